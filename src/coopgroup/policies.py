@@ -20,10 +20,11 @@ if TYPE_CHECKING:
         plan_that_moves_nothing,
         resolve_claims,
     )
+    from coopgroup.core.model.lags import Lags
     from coopgroup.core.model.plan import revoked_claims
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
     from coopgroup.core.policies.balance import BalanceRule
-    from coopgroup.core.policies.base import LagFigures, Offer, Policy, RoundContext, StagedRound
+    from coopgroup.core.policies.base import Offer, Policy, RoundContext, StagedRound
     from coopgroup.core.policies.deferred import DeferredPolicy
     from coopgroup.core.policies.eager import EagerPolicy
     from coopgroup.core.policies.incremental import IncrementalPolicy
@@ -58,7 +59,7 @@ __all__ = [
     "IncrementalPolicy",
     "Int32Array",
     "Int64Array",
-    "LagFigures",
+    "Lags",
     "Loss",
     "MemberClaim",
     "Offer",
@@ -107,8 +108,9 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
             "coopgroup.core.model.plan": ("revoked_claims",),
             "coopgroup.core.model.resource_set": ("BoolArray", "Int32Array", "Int64Array"),
             "coopgroup.core.policies.balance": ("BalanceRule",),
+            "coopgroup.core.model.lags": ("Lags",),
             "coopgroup.core.policies.base": (
-                "LagFigures",
+                "Lags",
                 "Offer",
                 "Policy",
                 "RoundContext",

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from docs import make_key_tables, make_state_diagram
+from coopgroup.pipeline.schemas import TABLES
+from docs import make_key_tables, make_state_diagram, make_table_columns
 from docs.make_policies_page import (
     BEGIN,
     DOCS,
@@ -48,3 +49,18 @@ def test_use_case_has_figures_and_a_panel_for_each_policy(use_case: UseCase) -> 
     assert path.stat().st_size < BYTES_MAX
     texts = re.findall("<text[^>]*>([^<]*)</text>", path.read_text())
     assert texts[: len(use_case.policies)] == list(use_case.policies)
+
+
+def test_columns_of_the_pipeline_are_fresh() -> None:
+    """If this fails: python docs/make_table_columns.py."""
+    text = make_table_columns.PAGE.read_text()
+    assert text == make_table_columns.page(text)
+    for name in make_table_columns.TABLES:
+        assert [*re.findall(rf"^\| `{name}` \| type", text, re.MULTILINE)]
+
+
+def test_every_column_of_an_episode_has_its_text() -> None:
+    pages = make_table_columns.columns().split("\n\n")
+    for name, page in zip(make_table_columns.TABLES, pages, strict=True):
+        described = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+        assert described == [name, *TABLES[name].schema.names]

@@ -25,13 +25,16 @@ REPEATS = 3
 
 @pytest.fixture
 def bell(kafka_cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]) -> str:
-    """Return a topic made by `coopgroup bell create`."""
+    """Return a topic made by `coopgroup setup`."""
     topic = unique("bell")
-    arguments = ["--topic", topic, "--bootstrap-server", kafka_cluster.bootstrap_servers]
-    assert app.run(["bell", "create", *arguments]) == 0
-    assert f"{topic} is created" in capsys.readouterr().out
-    assert app.run(["bell", "create", *arguments]) == 0
-    assert f"{topic} exists already" in capsys.readouterr().out
+    arguments = ["--bell-topic", topic, "--telemetry-topic", f"{topic}-telemetry"]
+    arguments += ["--bootstrap-server", kafka_cluster.bootstrap_servers]
+    assert app.run(["setup", *arguments]) == 0
+    said = capsys.readouterr().out
+    assert f"{topic} is created\n{topic}-telemetry is created\n" in said
+    assert f"--operation Read --operation Write --topic {topic}\n" in said
+    assert app.run(["setup", *arguments]) == 0
+    assert f"{topic} exists already\n{topic}-telemetry exists" in capsys.readouterr().out
     return topic
 
 
@@ -70,6 +73,7 @@ def hung(cluster: KafkaCluster, topic: str, heard: Callable[[], None]) -> Iterat
         topic=topic,
         group_id="g",
         heard=heard,
+        found=lambda: None,
         warn=lambda event, **_: warnings.append(event),
         timeout_ms=5_000,
     )

@@ -149,8 +149,9 @@ def test_member_hands_over_at_once(crew: MixedCrew) -> None:
 def test_bell_rings_before_rare_heartbeats(crew: MixedCrew) -> None:
     """A heartbeat comes in 45 s. A member of ours that joins rings, and the other one gives way."""
     bell = unique("bell")
-    arguments = ["--topic", bell, "--bootstrap-server", crew.cluster.bootstrap_servers]
-    assert app.run(["bell", "create", *arguments]) == 0
+    arguments = ["--bell-topic", bell, "--telemetry-topic", unique("telemetry")]
+    arguments += ["--bootstrap-server", crew.cluster.bootstrap_servers]
+    assert app.run(["setup", *arguments]) == 0
     rare = {
         "session_timeout_ms": 150_000,
         "heartbeat_interval_ms": 45_000,

@@ -20,10 +20,11 @@ KEY = "coopgroup.telemetry.topic"
 
 @pytest.fixture
 def topic(kafka_cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]) -> str:
-    """Return a topic made by `coopgroup telemetry create`."""
+    """Return a topic made by `coopgroup setup`."""
     name = unique("telemetry")
-    arguments = ["--topic", name, "--bootstrap-server", kafka_cluster.bootstrap_servers]
-    assert app.run(["telemetry", "create", *arguments]) == 0
+    arguments = ["--telemetry-topic", name, "--bell-topic", f"{name}-bell"]
+    arguments += ["--bootstrap-server", kafka_cluster.bootstrap_servers]
+    assert app.run(["setup", *arguments]) == 0
     assert f"{name} is created" in capsys.readouterr().out
     return name
 

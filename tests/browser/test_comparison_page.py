@@ -9,10 +9,11 @@ import pytest
 from attrs import frozen
 
 from coopgroup.core.model import ResourceSet
+from coopgroup.core.telemetry.lag_history import LagHistory
 from coopgroup.report import write_comparison_page
 from coopgroup.report.palette import COLOURS, GAP
 from tests.browser.chromium import Page
-from tests.unit.report.histories import Samples, rolling_bounce
+from tests.unit.report.histories import rolling_bounce
 
 LOAD_S = 3  # of processor time, for a thousand partitions and four policies
 POLICIES = ("eager", "simple", "deferred", "incremental")
@@ -33,7 +34,7 @@ def run(policy: str, seed: int, partitions: int, members: int) -> Any:  # noqa: 
         seed=seed,
         telemetry=rolling_bounce(partitions, members),
         violations=(),
-        lag=Samples(
+        lag=LagHistory(
             times_ms=np.zeros(0, dtype=np.int64),
             lags=np.zeros((0, partitions), dtype=np.int64),
             resources=ResourceSet({"orders": range(partitions)}),

@@ -7,16 +7,19 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from coopgroup.core.model import ResourceSet
+from coopgroup.core.telemetry.lag_history import LagHistory
 from coopgroup.report import write_history_page
 from coopgroup.report.palette import COLOURS, GAP, UNKNOWN
 from coopgroup.telemetry import Envelope
 from tests.browser.chromium import Page
-from tests.unit.report.histories import Samples, Story, rolling_bounce, scale_up_with_warmups
+from tests.unit.report.histories import Story, rolling_bounce, scale_up_with_warmups
 
 LOAD_S = 3  # of processor time, for a thousand partitions
 
 
-def opened(page: Page, folder: Path, envelopes: list[Envelope], lag: Samples | None = None) -> None:
+def opened(
+    page: Page, folder: Path, envelopes: list[Envelope], lag: LagHistory | None = None
+) -> None:
     path = folder / "page.html"
     write_history_page(envelopes, path, title="Rolling bounce", lag=lag)
     page.open(path)
@@ -25,7 +28,7 @@ def opened(page: Page, folder: Path, envelopes: list[Envelope], lag: Samples | N
 @pytest.fixture
 def small(page: Page, tmp_path: Path) -> Page:
     """Return twelve partitions of four members that are killed in turn; a fifth joins at 42 s."""
-    lag = Samples(
+    lag = LagHistory(
         times_ms=np.arange(0, 47_500, 500),
         lags=np.ones((95, 12), dtype=np.int64),
         resources=ResourceSet({"orders": range(12)}),

@@ -30,8 +30,7 @@ COMMITS_MS = 40_000
 RULE = {
     "max_moves_per_round": 2,
     "move_interval_ms": 5_000,
-    "lag_check_interval_ms": 60_000,
-    "lag_imbalance_checks": 4,
+    "lag_check_interval_ms": 80_000,
     # More than a process consumes between two commits, as in docs/policies.md.
     "lag_imbalance_min": 30_000,
 }
@@ -120,9 +119,7 @@ def test_member_that_slows_down_sheds_partitions_permanently_where_times_are_eve
 
 RESTLESS = {
     "max_moves_per_round": 2,
-    "lag_check_interval_ms": 100,
-    "lag_imbalance_ratio": 1.0,
-    "lag_imbalance_checks": 1,
+    "lag_check_interval_ms": 20,
     "lag_imbalance_min": 0,
     "lag_cooldown_ms": 0,
 }

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coopgroup.cli.formats.plan_input import Defaults
 from coopgroup.cli.plan import answer_lines
+from coopgroup.cli.plan_input import Defaults
 
 DEFAULTS = Defaults(assignor="sticky", policy="simple")
 

@@ -103,7 +103,7 @@ def _rounds(run: Run) -> Records:
         value = GroupValue(
             protocol_type="consumer",
             generation=generation,
-            protocol="coopgroup",
+            protocol="range" if run.scenario.group.policy.name == "eager" else "coopgroup",
             leader=leader.member,
             state_ms=at_ms,
             members=members,

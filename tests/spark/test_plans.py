@@ -15,8 +15,19 @@ from pyspark.sql import functions as sql
 
 from coopgroup.pipeline.asof import in_log_order
 from coopgroup.pipeline.episodes.absences import absences_of, arrivals_of, departures_of
-from coopgroup.pipeline.episodes.outages import outages_of, outages_of_work, patience_of
-from coopgroup.pipeline.episodes.processes import holders_of, members_of, states_of, steps_of
+from coopgroup.pipeline.episodes.outages import (
+    open_outages_of,
+    outages_of,
+    outages_of_work,
+    patience_of,
+)
+from coopgroup.pipeline.episodes.processes import (
+    holders_of,
+    members_of,
+    states_of,
+    steps_of,
+    worked_commits,
+)
 from coopgroup.pipeline.episodes.rebalances import (
     led_rebalances,
     numbered_steps,
@@ -90,6 +101,10 @@ def hot_frames(spark: SparkSession) -> dict[str, DataFrame]:
     changes = cut(found["changes"])
     patience = cut(patience_of(present))
     found["outages"] = outages_of(changes, commits, table("lag"), patience)
+    found["worked"] = worked_commits(commits, states)
+    found["open outages"] = open_outages_of(
+        *(numbered, holders, states, cut(found["worked"]), table("lag")), as_of_ms=9
+    )
     found["rebalances"] = rebalances_of(numbered, present, changes, cut(found["outages"]))
     found["departures"] = departures_of(present, states, holders, commits)
     found["arrivals"] = arrivals_of(present)

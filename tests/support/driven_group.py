@@ -17,7 +17,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 
 from coopgroup.core.assignors.sticky.assignor import StickyAssignor
 from coopgroup.core.leader import TopicMetadata
@@ -46,7 +46,13 @@ from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
 from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
 from coopgroup.simulator.coordinator import GroupCoordinator
-from coopgroup.telemetry import Envelope, Record
+from coopgroup.telemetry import (
+    Envelope,
+    Record,
+    ResourcesStarted,
+    ResourcesStopped,
+    StopReason,
+)
 from tests.support.by_hand import Hand, by_hand
 
 STEP_S: Final = 0.01
@@ -176,11 +182,13 @@ class DrivenMember:
                 partitions = self._note("grant", resources)
                 committed = self.group.coordinator.committed
                 self.owned |= {one: committed.get((TOPIC, one), 0) for one in partitions}
+                self.driver.write(ResourcesStarted(resources=resources))
             case RevokeResources(resources=resources):
                 self.finish(self.revoke(set(self._note("revoke", resources))))
             case LoseResources(resources=resources):
                 self._note("lose", resources)
                 self.owned.clear()
+                self.driver.write(ResourcesStopped(resources=resources, reason=StopReason.LOST))
                 self.driver.post(LossHandled())
             case FailMember(message=message):
                 pytest.fail(f"{self.name}: {message}")
@@ -199,7 +207,9 @@ class DrivenMember:
             self.commit(stopped)
             for one in stopped:
                 del self.owned[one]
-            self.driver.post(RevocationCompleted(resources=ResourceSet({TOPIC: stopped})))
+            resources = ResourceSet({TOPIC: stopped})
+            self.driver.write(ResourcesStopped(resources=resources, reason=StopReason.REVOKED))
+            self.driver.post(RevocationCompleted(resources=resources))
 
     def commit(self, partitions: Iterable[int]) -> None:
         def done(codes: Iterable[tuple[str, int, int]]) -> None:
@@ -236,6 +246,7 @@ class DrivenGroup:
     Attributes:
         members: those that run; a killed or frozen member is missing.
         fetched: every record, in the order of time.
+        told: the telemetry of all members.
         leader_rests: whether leaders take their time: nothing is decided meanwhile.
         found_topics: outcome of all look-ups of the topic, instead of the true one.
     """
@@ -246,6 +257,7 @@ class DrivenGroup:
     coordinator: GroupCoordinator = field(factory=GroupCoordinator)
     members: dict[str, DrivenMember] = field(factory=dict)
     fetched: list[Fetch] = field(factory=list)
+    told: list[Envelope] = field(factory=list)
     leader_rests: bool = False
     found_topics: Any = None
     tokens: Iterator[int] = field(factory=count)
@@ -261,6 +273,7 @@ class DrivenGroup:
 
             def listen(envelope: Envelope, records: list[Record] = records) -> None:
                 records.append(envelope.record)
+                self.told.append(evolve(envelope, at_ms=self.now_ms))
 
             topics = TopicMetadata(resources=ResourceSet({TOPIC: range(self.partitions)}))
             lookup: Any = SimpleNamespace(metadata=lambda _, topics=topics: topics, close=list)

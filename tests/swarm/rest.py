@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -20,6 +21,7 @@ from coopgroup.telemetry import AssignmentReceived, MembershipLost, ProcessEnded
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from coopgroup.core.model import Resource
     from coopgroup.core.policies.warming.option import Warmup
     from coopgroup.simulator.simulation import Simulation
     from coopgroup.telemetry import Envelope, Record
@@ -43,6 +45,7 @@ def settle(
     *,
     plain: bool = True,
     with_hand_overs: bool = False,
+    grows: bool = False,
     away: Collection[str] = (),
 ) -> tuple[Violation, ...]:
     """End all faults, let the group come to rest, and return the violations of the whole run.
@@ -56,6 +59,7 @@ def settle(
             partitions. If not, no record distinguishes moves from other revocations.
         with_hand_overs: whether a member handed over. If all its next owners are warm, everything
             moves at once, whatever the ration.
+        grows: whether the number of partitions changed while processes lived.
         away: processes that will return by themselves; a group does not rest without them.
     """
     policy = simulation.run_settings.policy
@@ -64,10 +68,7 @@ def settle(
     delay_ms = getattr(policy, "scheduled_rebalance_timeout_ms", None)
     ration = getattr(policy, "ration", None)
     warmup = warmup_of(policy)
-    is_rationed, allowed = plain and not with_hand_overs, warmup
-    if allowed is not None and with_hand_overs:
-        # A leaver's moves are made after the time-out or a refusal, whatever the option says.
-        allowed = attrs.evolve(allowed, on_timeout="move")
+    is_rationed = plain and not with_hand_overs
     _let_rest(simulation, calm_from_ms + _patience_ms(simulation), away)
     end_ms = simulation.world.now_ms
     topics = {topic for process in simulation.alive for topic in process.topics}
@@ -82,14 +83,14 @@ def settle(
         with_losses=plain,
         max_moves_per_round=ration.moves_max if ration and is_rationed else None,
         move_interval_ms=ration.interval_ms if ration else 0,
-        warmup=allowed,
+        warmup=warmup,
         with_hand_overs=with_hand_overs,
+        with_whole_bundles=not grows,
         # A planned receiver may hand over before it has the resource.
         with_planned_moves=plain and not with_hand_overs,
     )
     found = [*simulation.world.violations, *_check_committed(simulation, expected)]
-    if warmup is None or warmup.on_timeout == "move":
-        found += _check_even(simulation, end_ms)
+    found += _check_even(simulation, end_ms)
     if warmup is not None and plain and not with_hand_overs:
         found += _check_standbys(simulation, warmup, end_ms)
     found += check_run(simulation.world.telemetry, expected)
@@ -113,19 +114,28 @@ def _patience_ms(simulation: Simulation) -> int:
 def settle_beside(witness: Witness, guests: Guests, away: Collection[str]) -> tuple[Violation, ...]:
     """Let honest members get their share beside hostile members, and do as `settle` without them.
 
-    The members own all of their floor for a while (see `witness`). Then the hostile processes end.
+    Each partition of their floor (see `witness`) is owned for a while, in all. A hostile member may
+    begin rounds at any time and change its subscription in each, so its share moves for ever.
+    Then the hostile processes end.
     """
     simulation = witness.simulation
     world = simulation.world
     _calm(simulation)
     end_ms, since_ms = world.now_ms + _patience_ms(simulation), world.now_ms
-    while world.now_ms < end_ms and world.now_ms - since_ms < _QUIET_MS:
+    owned_ms: Counter[Resource] = Counter()
+    while True:
+        floor = witness.wanted
+        short = ResourceSet.from_pairs(one for one in floor if owned_ms[one] < _QUIET_MS)
+        if world.now_ms >= end_ms or not (short or world.now_ms - since_ms < _QUIET_MS):
+            break
         simulation.run(_LOOK_MS)
-        if away or witness.lacking:
+        if away:
             since_ms = world.now_ms
-    if world.now_ms >= end_ms:
-        message = f"honest members lack {witness.lacking.to_dict()}"
-        world.object_to("floor", message)
+            owned_ms.clear()
+        else:
+            owned_ms.update(dict.fromkeys(witness.wanted - witness.lacking, _LOOK_MS))
+    if short or away:
+        world.object_to("floor", f"honest members lack {short.to_dict()}")
     for number, process in enumerate(guests.alive):
         (process.crash if number + world.seed & 1 else process.close)()
     found = witness.fair_view(settle(simulation, plain=False, away=away))

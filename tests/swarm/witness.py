@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Final, cast
 from attrs import define, field, frozen
 
 from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.absent import NO_GENERATION
 from coopgroup.core.model.group_api import JoinGroupAnswer, SyncGroupRequest
 from coopgroup.core.policies.warming.option import warmup_of
 from coopgroup.errors import DecodeError
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 _HEAL_MS: Final = 700  # a session, and a round
 _OF_TWO: Final = frozenset({"commits", "hand-over"})
+_OF_ROUNDS: Final = frozenset({"members", "retained"})
 _EVEN: Final = frozenset({"sticky", "cooperative-sticky"})
 
 
@@ -135,17 +137,21 @@ class Witness:
                 self._take(group)
 
     @property
+    def wanted(self) -> ResourceSet:
+        """Partitions to which honest members subscribe."""
+        topics = {topic for process in self.simulation.alive for topic in process.topics}
+        return self.simulation.brokers.existing().restrict_names(topics)
+
+    @property
     def lacking(self) -> ResourceSet:
         """Partitions that honest members should own and do not; none beside a hostile leader."""
         alive = self.simulation.alive
         group = self.simulation.brokers.coordinator.group
         if not alive or self.is_hostile(group.leader_id):
             return EMPTY
-        topics = {topic for process in alive for topic in process.topics}
-        wanted = self.simulation.brokers.existing().restrict_names(topics)
         owned = [process.application.working for process in alive]
         held = [self.held.get(member_id, EMPTY) for member_id in group.seats]
-        return wanted - ResourceSet.union_all([*owned, *held])
+        return self.wanted - ResourceSet.union_all([*owned, *held])
 
     def is_hostile(self, member_id: str) -> bool:
         """Return whether a member id is that of a hostile process."""
@@ -181,6 +187,7 @@ class Witness:
             before is not None
             and leader is not None
             and (before.leader, before.leader_id) == (leader, made.leader_id)
+            and self._knows_last_round(leader, made)
         )
         if leader is not None:
             self._check_contested(made, before if remembers else None)
@@ -189,6 +196,18 @@ class Witness:
             one: self._held(one, made, remembers=remembers) for one in said if self.is_hostile(one)
         }
         self.rounds.append(made)
+
+    def _knows_last_round(self, leader: Process, made: _Round) -> bool:
+        """Return whether a leader has decided the round before, and was in a generation since."""
+        said = made.said[made.leader_id]
+        decided = (
+            one.generation
+            for one in reversed(self.simulation.world.telemetry)
+            if one.client == leader.name and isinstance(one.record, RoundDecided)
+        )
+        next(decided)  # the present round
+        is_next = next(decided, NO_GENERATION) >= made.generation - 1
+        return is_next and said is not None and said.generation != NO_GENERATION
 
     def _held(self, member_id: str, made: _Round, *, remembers: bool) -> ResourceSet:
         """Return what no leader can take from a hostile member after a round."""
@@ -287,7 +306,7 @@ class Witness:
             if one.checker != "single owner"
             and not (one.checker in _OF_TWO and _is_within(one.at_ms, one.at_ms, damage))
             and not (one.checker == "warmups" and damage)
-            and not (one.checker == "members" and one.at_ms in told_ms)
+            and not (one.checker in _OF_ROUNDS and one.at_ms in told_ms)
         ]
         left += self.violations
         left += self._check_owners(telemetry, damage)

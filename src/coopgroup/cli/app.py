@@ -30,7 +30,6 @@ from coopgroup.errors import ConfigurationError, CoopgroupError, MissingExtraErr
 from coopgroup.printable import printable
 
 COMMANDS = {
-    "bell": "Create the topic that tells members of a round ahead of their heartbeats.",
     "compare": "Play a scenario with several policies and compare what they cost.",
     "consume": "Print the records of topics and show the rebalances of the group.",
     "demo": "Play joins, exits and a crash of a group on a real broker.",
@@ -39,9 +38,10 @@ COMMANDS = {
     "plan": "Answer what a leader would do, one JSON object a line.",
     "protocol": "Encode and decode the embedded messages, one JSON object a line.",
     "report": "Draw what happened to a group, from telemetry files of its members.",
+    "setup": "Create the topics that members use for themselves, unless they exist.",
     "simulate": "Play a scenario and measure what it costs.",
     "sweep": "Play a grid of scenarios and settings on Spark.",
-    "telemetry": "Create and read the topic that members write their telemetry to.",
+    "telemetry": "Read the topic that members write their telemetry to.",
     "watch": "Show members, owners, lags and moves of GROUP, of any client, all the time.",
 }
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import click
+from attrs import field, frozen
+from confluent_kafka import Consumer, KafkaException
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.config.settings import ConsumerSettings, read_settings, refusal_of_librdkafka
 from coopgroup.kafka.config.shown_values import shown_setting
 
-__all__ = ["bootstrap_option", "config_option", "pairs", "timeout_option"]
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 bootstrap_option: Final = click.option(
     "--bootstrap-server",
@@ -30,13 +33,55 @@ config_option: Final = click.option(
     " each; can be repeated. Passwords belong into a file.",
 )
 
-timeout_option: Final = click.option(
-    "--timeout-ms",
-    type=click.IntRange(min=1),
-    default=10_000,
-    show_default=True,
-    help="How long to wait for the group coordinator.",
-)
+
+def broker_options(
+    waits_for: str = "the group coordinator",
+) -> Callable[[_Command], _Command]:
+    """Add the options of `Brokers`, which get the command's arguments of these names."""
+    timeout = click.option(
+        "--timeout-ms",
+        type=click.IntRange(min=1),
+        default=10_000,
+        show_default=True,
+        help=f"How long to wait for {waits_for}.",
+    )
+    return lambda command: bootstrap_option(config_option(timeout(command)))
+
+
+@frozen(kw_only=True)
+class Brokers:
+    """Brokers, and how to reach them; made of the arguments of a command."""
+
+    bootstrap_server: str
+    settings: Sequence[str] = field(repr=False)
+    timeout_ms: int
+
+    def configuration(self, client_id: str, group_id: str | None = None) -> dict[str, Any]:
+        """Return a client's configuration; its group is called like itself if not given.
+
+        Raises:
+            ConfigurationError: an argument of `--config` is not KEY=VALUE.
+        """
+        return {
+            "bootstrap.servers": self.bootstrap_server,
+            "client.id": client_id,
+            "group.id": group_id or client_id,
+            "log_level": 0,
+            **pairs(self.settings, "--config"),
+        }
+
+    def client(self, client_id: str, group_id: str | None = None) -> ConsumerSettings:
+        """Return a client's settings.
+
+        Raises:
+            ConfigurationError: a key is unknown or has an invalid value.
+        """
+        read = read_settings(self.configuration(client_id, group_id))
+        try:
+            Consumer(dict(read.librdkafka)).close()  # an admin client gets known keys only
+        except (KafkaException, TypeError, ValueError) as error:
+            raise refusal_of_librdkafka(error, read.librdkafka) from None
+        return read
 
 
 def pairs(given: Sequence[str], option: str) -> dict[str, str]:

@@ -16,14 +16,6 @@ from multiprocessing import active_children, get_context
 from typing import Final, TypeAlias
 
 import click
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 from coopgroup.cli.app import find_own_modules
 from coopgroup.cli.choices import parse_choices
@@ -37,6 +29,7 @@ from coopgroup.cli.simulated import (
     policy_line,
     print_table,
     print_verdict,
+    progress_bar,
     repeat_command,
 )
 from coopgroup.report import write_comparison_page
@@ -187,17 +180,8 @@ def _with_progress(begin: _Begin) -> Runner:
     """Show progress if standard error is a terminal."""
 
     def run_and_show(play: Callable[[Job], Run], jobs: Sequence[Job]) -> Iterator[Run]:
-        console = Console(stderr=True)
-        columns = (
-            TextColumn("simulating"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-        )
-        with Progress(
-            *columns, console=console, transient=True, disable=not console.is_terminal
-        ) as progress:
-            task = progress.add_task("runs", total=len(jobs))
+        with progress_bar() as progress:
+            task = progress.add_task("simulating", total=len(jobs))
             yield from begin(play, jobs, lambda: progress.advance(task))
 
     return run_and_show

@@ -8,29 +8,20 @@ to do, and 1 if an obstacle blocks the next step.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from coopgroup.cli.app import PlainGroup
-from coopgroup.cli.broker_options import bootstrap_option, config_option, timeout_option
+from coopgroup.cli.broker_options import Brokers, broker_options
 from coopgroup.cli.group_migration import judge, judge_consumer_group
-from coopgroup.cli.watch_options import (
-    connection_of,
-    group_configuration,
-    opened_reader,
-    telemetry_option,
-)
-from coopgroup.cli.watch_text import print_view
+from coopgroup.cli.watch import CLIENT_ID, opened_reader, print_view, telemetry_option
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.rpc.describing import describe_group
 from coopgroup.printable import printable
 from coopgroup.watch.tracking import GroupTracker
 from coopgroup.watch.values import to_json
-
-__all__ = ["command"]
 
 _EXIT_BLOCKED: Final = 1
 _NOT_CLASSIC: Final = "Dead"
@@ -51,25 +42,21 @@ def command() -> None:
     is_flag=True,
     help="Required: print the next step, and change nothing. The steps themselves are restarts.",
 )
-@bootstrap_option
-@config_option
-@timeout_option
-def migrate(
-    *, group: str, check: bool, bootstrap_server: str, settings: Sequence[str], timeout_ms: int
-) -> int:
+@broker_options()
+def migrate(*, group: str, check: bool, **brokers: Any) -> int:  # noqa: ANN401 - their options
     """Print the next step of GROUP on its way to coopgroup, or the obstacle."""
     if not check:
         raise click.UsageError(
             f"add --check: coopgroup group migrate {group} --check prints the next step, and "
             "changes nothing. The steps themselves are restarts of members."
         )
-    configuration = group_configuration(group, bootstrap_server, settings)
-    described = describe_group(connection_of(configuration), group, timeout_ms)
+    asked = Brokers(**brokers)
+    described = describe_group(asked.client(CLIENT_ID, group).connection, group, asked.timeout_ms)
     judgement = judge(group, described)
     if described.state == _NOT_CLASSIC:  # nothing, or a group that the broker assigns (KIP-848)
         with (
             suppress(ConfigurationError),
-            opened_reader(group, bootstrap_server, settings, timeout_ms, None) as reader,
+            opened_reader(group, asked, None) as reader,
         ):
             view = GroupTracker().note(reader.read())
             if view.kind == "consumer":
@@ -83,20 +70,16 @@ def migrate(
 @click.argument("group")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 @telemetry_option
-@bootstrap_option
-@config_option
-@timeout_option
+@broker_options()
 def describe(
     *,
     group: str,
     as_json: bool,
     topic: str | None,
-    bootstrap_server: str,
-    settings: Sequence[str],
-    timeout_ms: int,
+    **brokers: Any,  # noqa: ANN401 - their options
 ) -> None:
     """Print members, partitions, owners and lags of GROUP, of any client."""
-    with opened_reader(group, bootstrap_server, settings, timeout_ms, topic) as reader:
+    with opened_reader(group, Brokers(**brokers), topic) as reader:
         view = GroupTracker().note(reader.read())
     if as_json:
         click.echo(json.dumps(to_json(view)))

@@ -3,11 +3,15 @@
 Each input line gets exactly one output line, in the same order and flushed immediately. So a caller
 can put the `state` of an answer into the next line. The answer to an unusable line is its error.
 Lines are independent of each other.
+
+The format is fixed (docs: plan). Lists ascend and keys are sorted, so equal rounds give equal bytes
+under any hash seed.
 """
 
 from __future__ import annotations
 
 import gc
+import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,15 +20,16 @@ from typing import Any, BinaryIO, Final
 import click
 
 from coopgroup.cli.choices import parse_choice, row_of
-from coopgroup.cli.formats.plan_input import Defaults, PlanLine, parse_line, read_line
-from coopgroup.cli.formats.plan_output import line_bytes, refused_row, round_row
-from coopgroup.core.leader import decide_round
+from coopgroup.cli.plan_input import Defaults, PlanLine, parse_line, read_line
+from coopgroup.core.leader import RoundDecision, decide_round, member_assignments
+from coopgroup.core.policies.state import state_to_json
 from coopgroup.errors import ConfigurationError, InvariantViolationError
+from coopgroup.protocol import Assignment
 from coopgroup.simulator.scenario.checks import check_choice
-
-__all__ = ["answer_lines", "command"]
+from coopgroup.telemetry import Envelope, Record, to_json
 
 _EXIT_REFUSED_LINE: Final = 2
+_ENVELOPE_NOISE: Final = ("schema", "group", "client", "member", "generation")
 
 
 @click.command("plan")
@@ -106,7 +111,7 @@ def _answer(line: bytes, defaults: Defaults) -> tuple[bytes, bool, bool]:
     try:
         request = _read(line, defaults, echo)
     except ConfigurationError as error:
-        return line_bytes(echo | refused_row(error)), True, False
+        return _line_bytes(echo | _refused_row(error)), True, False
     decided = decide_round(
         request.claims,
         request.metadata,
@@ -115,7 +120,7 @@ def _answer(line: bytes, defaults: Defaults) -> tuple[bytes, bool, bool]:
         policy=request.policy,
         context=request.context,
     )
-    return line_bytes(echo | round_row(decided, request.context.now_ms)), False, decided.refused
+    return _line_bytes(echo | _round_row(decided, request.context.now_ms)), False, decided.refused
 
 
 def _read(line: bytes, defaults: Defaults, echo: dict[str, Any]) -> PlanLine:
@@ -126,3 +131,49 @@ def _read(line: bytes, defaults: Defaults, echo: dict[str, Any]) -> PlanLine:
     if problem is not None:
         raise problem
     return read_line(fields, defaults)
+
+
+def _round_row(decided: RoundDecision, now_ms: int) -> dict[str, Any]:
+    """Return the decision of a leader in the fixed format."""
+    group, plan = decided.group, decided.plan
+    take = group.resources.take
+    targets = zip(group.member_ids, group.by_member(plan.target), strict=True)
+    told = zip(group.member_ids, member_assignments(decided), strict=True)
+    row = {
+        "target": {member: resources.to_dict() for member, resources in targets},
+        "members": {member: _member_row(assignment) for member, assignment in told},
+        "lost": take(plan.lost).to_dict(),
+        "created": take(plan.created).to_dict(),
+        "waiting": take(plan.waiting).to_dict(),
+        "state": state_to_json(decided.state),
+        "events": [_event_row(record, now_ms) for record in decided.records],
+    }
+    if (
+        plan.waiting_for_members is not None and plan.waiting_for_members.any()
+    ):  # only possible while a group forms
+        row["held"] = take(plan.waiting_for_members).to_dict()
+    return row
+
+
+def _refused_row(error: Exception) -> dict[str, Any]:
+    """Return the reason for refusing a line, in one sentence."""
+    return {"error": " ".join(str(error).split())}
+
+
+def _line_bytes(row: dict[str, Any]) -> bytes:
+    """Return a row as a line of ASCII with its line end."""
+    return (json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n").encode("ascii")
+
+
+def _member_row(assignment: Assignment) -> dict[str, Any]:
+    revoked, warmups = assignment.revoked, assignment.warmups
+    return ({} if warmups is None else {"warmups": warmups.to_dict()}) | {
+        "assigned": assignment.assigned.to_dict(),
+        "revoked": None if revoked is None else revoked.to_dict(),
+        "scheduled_rebalance_timeout_ms": assignment.scheduled_rebalance_timeout_ms,
+    }
+
+
+def _event_row(record: Record, now_ms: int) -> dict[str, Any]:
+    row = to_json(Envelope(at_ms=now_ms, group="", member="", generation=-1, record=record))
+    return {name: value for name, value in row.items() if name not in _ENVELOPE_NOISE}

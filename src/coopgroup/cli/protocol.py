@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 import click
 
 from coopgroup.cli.app import PlainGroup
-from coopgroup.cli.formats.protocol_json import (
+from coopgroup.cli.protocol_json import (
     Dialect,
     Kind,
     decoded_item,

@@ -14,6 +14,7 @@ from typing import Any, Final
 import attrs
 import click
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from coopgroup.errors import ConfigurationError
@@ -23,21 +24,6 @@ from coopgroup.report.measures import LABELS, without_warmups
 from coopgroup.report.verdict import verdict_of
 from coopgroup.simulator.comparison import MEASURES, Spread, spread_of
 from coopgroup.simulator.run import Run
-
-__all__ = [
-    "at_work",
-    "comparison_table",
-    "comparison_title",
-    "complain_of",
-    "page_path",
-    "policy_line",
-    "print_table",
-    "print_verdict",
-    "repeat_command",
-    "run_line",
-    "run_table",
-    "run_title",
-]
 
 _COMPLAINTS_MAX: Final = 5
 _WIDTH_MAX: Final = 400
@@ -74,6 +60,20 @@ def at_work(doing: str) -> AbstractContextManager[object]:
     """Show that the command is at work, if standard error is a terminal."""
     console = Console(stderr=True)
     return console.status(doing) if console.is_terminal else nullcontext()
+
+
+def progress_bar() -> Progress:
+    """Return a progress bar, which is shown if standard error is a terminal."""
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
 
 
 # --- tables -------------------------------------------------------------------------------------

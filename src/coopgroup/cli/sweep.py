@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from coopgroup.cli.pipeline.options import one_line, place_of, spark_options
-from coopgroup.cli.simulated import page_path, print_table
+from coopgroup.cli.simulated import page_path, print_table, progress_bar
 from coopgroup.pipeline.spark.session import LIGHT, build_session, require_spark
 from coopgroup.pipeline.sweep.grid import cells_of, read_sweep
 from coopgroup.report.charts import MEASURE_WORDS, labelled, value_text, varied
@@ -87,7 +85,7 @@ def _swept(
     done = run.finished_keys(spark, folder, retry_failed=retry_failed)
     left = [cell for cell in cells if cell.key not in done]
     click.echo(f"{len(cells):,} cells, {len(cells) - len(left):,} of them played before", err=True)
-    with _progress() as progress:
+    with progress_bar() as progress:
         bar = progress.add_task("simulating", total=len(left))
         run.run_sweep(
             spark,
@@ -99,19 +97,6 @@ def _swept(
     found = run.read_results(spark, folder)
     rows = summary.only(found, [cell.key for cell in cells]).cache()
     return summary.settings_of(rows), *summary.objections(rows, _OBJECTIONS_MAX)
-
-
-def _progress() -> Progress:
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
 
 
 def _title(sweep: Sweep) -> str:

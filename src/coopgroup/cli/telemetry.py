@@ -4,71 +4,47 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from coopgroup.cli.app import PlainGroup
-from coopgroup.cli.broker_options import bootstrap_option, config_option, timeout_option
-from coopgroup.cli.own_topics import create_command, settings_of
+from coopgroup.cli.broker_options import Brokers, broker_options
 from coopgroup.kafka.config.keys import TELEMETRY_TOPIC
 from coopgroup.printable import printable_json
 from coopgroup.watch.telemetry_topics import TelemetryReader
-
-__all__ = ["command"]
 
 _MINUTE_MS: Final = 60_000
 
 
 @click.group("telemetry", cls=PlainGroup)
 def command() -> None:
-    """Create and read the topic that members write their telemetry to."""
-
-
-command.add_command(
-    create_command(
-        about="Create the topic of telemetry, unless it exists.",
-        key="coopgroup.telemetry.topic",
-        default_topic=TELEMETRY_TOPIC,
-        partitions_help="All records of a group are on one partition.",
-        # A segment is deleted only when it is closed.
-        topic_settings={
-            "cleanup.policy": "delete",
-            "compression.type": "producer",
-            "message.timestamp.type": "CreateTime",
-            "segment.ms": "86400000",
-        },
-        retention_days=7,
-    )
-)
+    """Read the topic that members write their telemetry to."""
 
 
 @command.command("read")
 @click.argument("topic", default=TELEMETRY_TOPIC)
 @click.option("--group", help="Group to read; default: all groups.")
 @click.option("--minutes", type=click.IntRange(min=1), help="Only records of the last MINUTES.")
-@bootstrap_option
-@config_option
-@timeout_option
+@broker_options()
 def read(
     *,
     topic: str,
     group: str | None,
     minutes: int | None,
-    bootstrap_server: str,
-    settings: Sequence[str],
-    timeout_ms: int,
-) -> int:
+    **brokers: Any,  # noqa: ANN401 - their options
+) -> None:
     """Print the records of TOPIC up to now, one JSON object per line.
 
     The output has the format of telemetry files, for `coopgroup report` and `coopgroup pipeline`.
     """
-    configuration = settings_of("coopgroup-telemetry", bootstrap_server, settings).librdkafka
+    cluster = Brokers(**brokers)
+    configuration = cluster.client("coopgroup-telemetry").librdkafka
     since_ms = None if minutes is None else time.time_ns() // 1_000_000 - minutes * _MINUTE_MS
-    with TelemetryReader(configuration, topic, group, since_ms, timeout_ms / 1000) as reader:
+    with TelemetryReader(
+        configuration, topic, group, since_ms, cluster.timeout_ms / 1000
+    ) as reader:
         for line in reader.read_to_end():
             shown = printable_json(line.decode(errors="replace"))  # a topic may hold anything
             sys.stdout.buffer.write(shown.encode() + b"\n")
     sys.stdout.flush()
-    return 0

@@ -8,20 +8,49 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any, Final
 
 import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from coopgroup.cli.broker_options import bootstrap_option, config_option, timeout_option
+from coopgroup.cli.broker_options import Brokers, broker_options
 from coopgroup.cli.interruption import interruption
-from coopgroup.cli.watch_options import opened_reader, telemetry_option
 from coopgroup.errors import MissingExtraError
 from coopgroup.extras import install_command
 from coopgroup.watch.polling import Reader
+from coopgroup.watch.reading import GroupReader
+from coopgroup.watch.tables import (
+    MEMBER_COLUMNS,
+    NUMBER_COLUMNS,
+    PARTITION_COLUMNS,
+    headline,
+    member_rows,
+    partition_rows,
+    trouble,
+)
+from coopgroup.watch.telemetry import TelemetryView
+from coopgroup.watch.telemetry_topics import TelemetryReader
 from coopgroup.watch.tracking import GroupTracker
-from coopgroup.watch.values import to_json
+from coopgroup.watch.values import GroupView, to_json
 
-__all__ = ["command"]
+CLIENT_ID: Final = "coopgroup-group"
+# The page of the live view draws the last half hour.
+_TOLD_MS: Final = 1_800_000
+_WIDTH_MAX: Final = 10_000
+_NOTHING: Final = "-"
+
+telemetry_option = click.option(
+    "--telemetry-topic",
+    "topic",
+    metavar="TOPIC",
+    help="Topic with the telemetry of the members, for their leases and last polls, for rounds and "
+    "why they came.",
+)
 
 
 @click.command("watch")
@@ -51,10 +80,8 @@ __all__ = ["command"]
     show_default=True,
     help="Time between two looks.",
 )
-@bootstrap_option
-@config_option
-@timeout_option
-def command(  # noqa: PLR0913 -- one for each option
+@broker_options()
+def command(
     *,
     group: str,
     as_json: bool,
@@ -62,14 +89,12 @@ def command(  # noqa: PLR0913 -- one for each option
     host: str,
     topic: str | None,
     interval_ms: int,
-    bootstrap_server: str,
-    settings: Sequence[str],
-    timeout_ms: int,
+    **brokers: Any,  # noqa: ANN401 - their options
 ) -> None:
     """Show members, owners, lags and moves of GROUP, of any client, all the time."""
     if as_json and port is not None:
         raise click.UsageError("--json and --http exclude each other: --json prints once and ends")
-    with opened_reader(group, bootstrap_server, settings, timeout_ms, topic) as reader:
+    with opened_reader(group, Brokers(**brokers), topic) as reader:
         _show(reader, group, interval_ms, host, port, as_json=as_json)
 
 
@@ -109,3 +134,67 @@ def _serve(reader: Reader, interval_s: float, group: str, host: str, port: int) 
         shown = f"[{host}]" if ":" in host else host
         click.echo(f"http://{shown}:{server.port}/ shows {group}; Ctrl-C ends it")
         interrupted.wait()
+
+
+@contextmanager
+def opened_reader(group: str, brokers: Brokers, topic: str | None) -> Iterator[Reader]:
+    """Yield a reader of a group, which also reads the telemetry in `topic` unless it is None.
+
+    Raises:
+        ConfigurationError: a key is unknown or has an invalid value, or the topic cannot be read.
+    """
+    found, timeout_s = brokers.client(CLIENT_ID, group), brokers.timeout_ms / 1000
+    is_given = "auto.offset.reset" in brokers.configuration(CLIENT_ID, group)
+    reset = found.offset_reset if is_given else None
+    with ExitStack() as last_first:
+        reader: Reader = last_first.enter_context(
+            closing(GroupReader(group, dict(found.admin), found.connection, timeout_s, reset))
+        )
+        if topic is not None:
+            since_ms = time.time_ns() // 1_000_000 - _TOLD_MS
+            consumer = brokers.client("coopgroup-watch").librdkafka
+            telemetry = TelemetryReader(consumer, topic, group, since_ms, timeout_s)
+            reader = TelemetryView(reader, last_first.enter_context(telemetry))
+        yield reader
+
+
+def print_view(view: GroupView) -> None:
+    """Print a snapshot.
+
+    A terminal gets tables of its width: long names continue on the next line, and a column without
+    any value is left out. Elsewhere each row is one line. No cell is cut.
+    """
+    console = Console()
+    is_narrow = console.is_terminal
+    if not is_narrow:
+        console = Console(width=_WIDTH_MAX)
+    click.echo(headline(view))
+    if view.telemetry_error:
+        click.echo(trouble(view))
+    for columns, rows in (
+        (MEMBER_COLUMNS, member_rows(view)),
+        (PARTITION_COLUMNS, partition_rows(view)),
+    ):
+        console.print(_table(columns, rows, is_narrow=is_narrow))
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, is_narrow: bool) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    shown = [
+        place
+        for place in range(len(columns))
+        if not (is_narrow and rows and all(row[place] == _NOTHING for row in rows))
+    ]
+    for place in shown:
+        is_number = columns[place] in NUMBER_COLUMNS
+        table.add_column(
+            columns[place],
+            justify="right" if is_number else "left",
+            no_wrap=is_number or not is_narrow,
+            overflow="fold",
+            min_width=len(columns[place]),
+        )
+    for row in rows:
+        # A plain string would be read as markup: "[red]".
+        table.add_row(*(Text(row[place]) for place in shown))
+    return table

@@ -11,8 +11,6 @@ from attrs import frozen
 
 from coopgroup.kafka.health.value import Health, HealthLimits
 
-__all__ = ["Answer", "live", "ready"]
-
 _OK: Final = 200
 _UNAVAILABLE: Final = 503
 

@@ -10,8 +10,6 @@ import ipaddress
 import re
 from typing import Final
 
-__all__ = ["is_loopback", "is_own_host"]
-
 _LOOPBACK_NAMES: Final = ("localhost", "ip6-localhost")
 _HOST: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*))(?::\d*)?", re.ASCII)
 

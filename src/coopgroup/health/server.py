@@ -23,8 +23,6 @@ from coopgroup.health.hosts import is_loopback, is_own_host
 from coopgroup.kafka.health.value import DEFAULT_LIMITS, Health, HealthLimits
 from coopgroup.worker import Worker
 
-__all__ = ["HealthServer", "serve"]
-
 _PORT_MAX: Final = 65_535
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 # For a whole request and its answer.

@@ -46,7 +46,7 @@ from coopgroup.kafka.records.delivery import DecodedDelivery, Delivery
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.kafka.records.offsets import OffsetStore
-from coopgroup.kafka.records.pace import BELL_S, IDLE_S, Pace
+from coopgroup.kafka.records.pace import IDLE_S, Pace
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 
 if TYPE_CHECKING:
@@ -214,8 +214,9 @@ class ConsumerParts:
             "committing": committing,
             "listener": listener,
             "meter": driver.meter,
-            "pace": Pace(IDLE_S if settings.bell_topic is None else BELL_S),
+            "pace": (pace := Pace(IDLE_S)),
         }
+        driver.on_bell = pace.hear_bell
         decoder = None if settings.deserializers is None else Decoder(settings.deserializers)
         delivery = (
             Delivery(**takes) if decoder is None else DecodedDelivery(**takes, decoder=decoder)

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.metrics.names import Value
 from coopgroup.telemetry import (
     AssignmentReceived,
     BalanceRequested,
@@ -21,8 +22,6 @@ from coopgroup.telemetry import (
     StateChanged,
     StopReason,
 )
-
-__all__ = ["Change", "MemberEvents", "cause_of", "reason_of"]
 
 # Texts of `StateChanged.cause` and of `MembershipLost.cause`, to labels with few values. The first
 # match counts.
@@ -58,19 +57,6 @@ _NORMAL: Final = ("MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS")
 _OF_ROUNDS: Final = ("JoinGroup", "SyncGroup")
 
 
-@frozen
-class Change:
-    """One change of a metric: a counter grows by the value, a histogram observes it.
-
-    Attributes:
-        labels: values of the labels beside the common ones.
-    """
-
-    name: str
-    value: float
-    labels: tuple[str, ...] = ()
-
-
 @define(eq=False)
 class MemberEvents:
     """What the telemetry of one member told.
@@ -92,8 +78,8 @@ class MemberEvents:
     _on_their_way: ResourceSet = field(default=EMPTY, init=False)
     _is_for_lags: bool = field(default=False, init=False)
 
-    def changes(self, envelope: Envelope) -> Iterator[Change]:
-        """Take a record, and yield what it changes."""
+    def changes(self, envelope: Envelope) -> Iterator[Value]:
+        """Take a record, and yield what it adds to counters, or what histograms observe."""
         record = envelope.record
         match record:
             case StateChanged():
@@ -103,16 +89,16 @@ class MemberEvents:
             case RoundDecided():
                 yield from self._decided(record)
             case RoundRefused():
-                yield Change("coopgroup_failed_rebalances_total", 1, ("unsafe_round",))
+                yield Value("coopgroup_failed_rebalances_total", 1, ("unsafe_round",))
             case RequestRefused() if record.request in _OF_ROUNDS and record.error not in _NORMAL:
-                yield Change("coopgroup_failed_rebalances_total", 1, (record.error.lower(),))
+                yield Value("coopgroup_failed_rebalances_total", 1, (record.error.lower(),))
             case BalanceRequested():
                 self._is_for_lags = True
             case MembershipLost():
                 count = len(record.resources)
-                yield Change("coopgroup_lost_partitions_total", count, (reason_of(record.cause),))
+                yield Value("coopgroup_lost_partitions_total", count, (reason_of(record.cause),))
             case ResourcesStopped(reason=StopReason.REVOKED):
-                yield Change("coopgroup_revocation_duration_seconds", record.duration_ms / 1000)
+                yield Value("coopgroup_revocation_duration_seconds", record.duration_ms / 1000)
             case _:
                 pass
 
@@ -125,16 +111,16 @@ class MemberEvents:
         if record.before in {"leading", "syncing", "joining"} and record.after == "losing":
             self._joining_since_ms = None
 
-    def _completed(self, at_ms: int) -> Iterator[Change]:
+    def _completed(self, at_ms: int) -> Iterator[Value]:
         since_ms, self._joining_since_ms = self._joining_since_ms, None
         self.last_rebalance_s = at_ms / 1000
-        yield Change("coopgroup_rebalances_total", 1, (self._cause,))
+        yield Value("coopgroup_rebalances_total", 1, (self._cause,))
         if since_ms is not None:
             duration_s = max(0, at_ms - since_ms) / 1000
-            yield Change("coopgroup_rebalance_duration_seconds", duration_s)
+            yield Value("coopgroup_rebalance_duration_seconds", duration_s)
         self._cause = "follow_up"
 
-    def _decided(self, record: RoundDecided) -> Iterator[Change]:
+    def _decided(self, record: RoundDecided) -> Iterator[Value]:
         self.members = len(record.members)
         self.waiting = len(record.waiting)
         self.unowned = len(record.lost | record.contested)
@@ -144,7 +130,7 @@ class MemberEvents:
         self._is_for_lags = False
         for reason, moved in ((why, record.revoked), ("departed", departed)):
             if moved:
-                yield Change("coopgroup_moves_total", len(moved), (reason,))
+                yield Value("coopgroup_moves_total", len(moved), (reason,))
 
 
 def cause_of(text: str) -> str:

@@ -1,13 +1,16 @@
-"""`MetricsFeed`: from the telemetry and the health of members to an exporter.
+"""`MetricsFeed`: the values of all metrics, from the telemetry and the health of members.
 
-Records wait in a queue (`record_queue`). Gauges are read from the members at each scrape. A scrape
-first takes all waiting records, so it misses none.
+Records wait in a queue (`record_queue`), and grow counters and histograms. Gauges are read from the
+members at each scrape. A scrape first takes all waiting records, so it misses none. An exporter
+only gives the values its library's form.
 
 Rule of this file: members are referenced weakly, so that a dropped consumer is collected.
 """
 
 from __future__ import annotations
 
+import bisect
+import math
 import threading
 import time
 import weakref
@@ -22,17 +25,20 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.health.value import DEFAULT_LIMITS, GroupLoad, Health, HealthLimits
 from coopgroup.kafka.records.commit_meter import NO_COMMITS, CommitCounts, CommitMeter
-from coopgroup.metrics.events import Change, MemberEvents
-from coopgroup.metrics.names import METRICS
+from coopgroup.metrics.events import MemberEvents
+from coopgroup.metrics.names import (
+    COMMIT_SECONDS,
+    COMMITS,
+    DROPPED,
+    METRICS,
+    CommonLabels,
+    Kind,
+    Metric,
+    Value,
+)
 from coopgroup.metrics.record_queue import RecordQueue
-from coopgroup.metrics.sampling import Reading, readings
 from coopgroup.metrics.wanted import WantedMembers
 from coopgroup.telemetry import Envelope
-
-__all__ = ["CommonLabels", "FeedOptions", "MemberListener", "MetricsFeed", "Probe"]
-
-CommonLabels: TypeAlias = tuple[str, str, str]
-"""Group, client id, and instance id."""
 
 
 class Probe(Protocol):
@@ -86,6 +92,23 @@ class FeedOptions:
             raise ConfigurationError("limits", self.limits, "HealthLimits(…)")
 
 
+@define(eq=False)
+class Observed:
+    """The observations of a histogram.
+
+    Attributes:
+        counts: number of observations up to each bound, and of higher ones; not cumulative.
+        sums: sum of the observations in each bucket.
+    """
+
+    counts: list[int]
+    sums: list[float]
+
+
+Series: TypeAlias = dict[tuple[str, ...], float | Observed]
+"""The values of a metric, by the values of the common labels, then of its own."""
+
+
 @define(eq=False, weakref_slot=True)
 class MemberListener:
     """The telemetry listener of one member.
@@ -109,20 +132,21 @@ class MemberListener:
 
 @define(eq=False)
 class MetricsFeed:
-    """The members of one exporter.
-
-    Attributes:
-        emit: gets each change, with the common labels; only one thread at a time calls it.
-    """
+    """The members of one exporter, and their metrics."""
 
     options: FeedOptions
-    emit: Callable[[CommonLabels, Change], None]
     _members: list[MemberListener] = field(factory=list, init=False)
     _unbound: dict[CommonLabels, MemberListener] = field(factory=dict, init=False)
     # Commits of members that are gone.
     _gone: dict[CommonLabels, CommitCounts] = field(factory=dict, init=False)
+    _counters: dict[str, dict[tuple[str, ...], float]] = field(
+        factory=lambda: defaultdict(lambda: defaultdict(float)), init=False
+    )
+    _histograms: dict[str, dict[tuple[str, ...], Observed]] = field(
+        factory=lambda: defaultdict(dict), init=False
+    )
     _queue: RecordQueue[MemberListener] = field(init=False)
-    _lock: threading.RLock = field(factory=threading.RLock, init=False)  # guards the members
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)  # guards members and counts
 
     def __attrs_post_init__(self) -> None:
         own = weakref.WeakMethod(self._take)
@@ -164,26 +188,54 @@ class MetricsFeed:
 
     # --- for the exporter -------------------------------------------------------------------------
 
-    def drain(self) -> None:
-        """Take all waiting records, so that the metrics are up to date."""
+    def values(self) -> dict[str, Series]:
+        """Take all waiting records, and return the values of each metric that has any."""
         self._queue.drain()
-
-    def labels(self) -> set[CommonLabels]:
-        """Return the labels of the members that are watched."""
+        found: dict[str, Series] = defaultdict(dict)
         with self._lock:
-            return {one.labels for one in self._members}
+            for labels in {one.labels for one in self._members}:
+                self._begin(labels)
+            for name, counters in self._counters.items():
+                found[name] |= counters
+            for name, observed in self._histograms.items():
+                found[name] |= {
+                    key: Observed([*one.counts], [*one.sums]) for key, one in observed.items()
+                }
+        for name, gauges in self._gauges().items():
+            found[name] |= gauges
+        for labels, commits in self._commits().items():
+            for outcome, count in commits.by_outcome.items():
+                found[COMMITS][*labels, outcome] = count
+            found[COMMIT_SECONDS][labels] = Observed([*commits.buckets], [*commits.bucket_seconds])
+        found[DROPPED][()] = self._queue.dropped
+        return found
 
-    @property
-    def dropped(self) -> int:
-        """Return how many records had no place in the queue, or were refused by the exporter."""
-        return self._queue.dropped
+    def _begin(self, labels: CommonLabels) -> None:
+        """Let the usual series of a member begin at 0."""
+        for metric in METRICS.values():
+            for value in metric.values:
+                self._counters[metric.name].setdefault((*labels, value), 0.0)
+            if metric.kind is Kind.HISTOGRAM and metric.name != COMMIT_SECONDS:
+                self._observed(metric, labels)
+
+    def _observed(self, metric: Metric, key: tuple[str, ...]) -> Observed:
+        series, size = self._histograms[metric.name], len(metric.buckets) + 1
+        return series.setdefault(key, Observed([0] * size, [0.0] * size))
 
     def _take(self, listener: MemberListener, envelope: Envelope) -> None:
-        for change in listener.events.changes(envelope):
-            self.emit(listener.labels, change)
+        for one in listener.events.changes(envelope):
+            metric, key = METRICS[one.name], (*listener.labels, *one.labels)
+            with self._lock:
+                if metric.kind is Kind.COUNTER:
+                    self._counters[one.name][key] += one.value
+                else:
+                    observed = self._observed(metric, key)
+                    bucket = bisect.bisect_left(metric.buckets, one.value)
+                    observed.counts[bucket] += 1
+                    observed.sums[bucket] += one.value
 
-    def gauges(self) -> dict[str, dict[tuple[str, ...], float]]:
-        """Return the values of each gauge by its labels; equal labels are one value."""
+    def _gauges(self) -> dict[str, dict[tuple[str, ...], float]]:
+        """Read the members; values with equal labels become one value."""
         found: dict[str, dict[tuple[str, ...], list[float]]] = defaultdict(
             lambda: defaultdict(list)
         )
@@ -194,7 +246,7 @@ class MetricsFeed:
             for name, series in found.items()
         }
 
-    def _sample(self) -> Iterator[tuple[CommonLabels, Reading]]:
+    def _sample(self) -> Iterator[tuple[CommonLabels, Value]]:
         """Yield the gauges of all members that still exist."""
         now = time.time()
         for listener, probe in self._living():
@@ -211,7 +263,7 @@ class MetricsFeed:
                 ):
                     yield listener.labels, one
 
-    def commits(self) -> dict[CommonLabels, CommitCounts]:
+    def _commits(self) -> dict[CommonLabels, CommitCounts]:
         """Return the commits of all members by their labels, also of members that are gone."""
         self._living()
         with self._lock:
@@ -257,3 +309,49 @@ def _call(method: weakref.WeakMethod[Any], *arguments: object) -> None:
     found = method()
     if found is not None:
         found(*arguments)
+
+
+def readings(
+    health: Health,
+    events: MemberEvents,
+    wanted: int | None,
+    now_s: float,
+    *,
+    per_partition: bool,
+    limits: HealthLimits = DEFAULT_LIMITS,
+) -> Iterator[Value]:
+    """Yield the gauges of one member.
+
+    Args:
+        health: its health.
+        events: what its telemetry told.
+        wanted: number of members that its group needs, None if unknown.
+        now_s: time of day, in seconds since 1970.
+        per_partition: whether to yield a reading for each partition.
+        limits: when the member counts as stuck.
+    """
+    yield Value("coopgroup_assigned_partitions", len(health.owned))
+    yield Value("coopgroup_revoking_partitions", len(health.revoking))
+    yield Value("coopgroup_rebalancing_seconds", health.rebalancing_s)
+    yield Value("coopgroup_last_poll_timestamp_seconds", now_s - health.since_poll_s)
+    yield Value("coopgroup_warmups", health.warmups)
+    yield Value("coopgroup_standbys", health.standbys)
+    yield Value("coopgroup_problems", len(health.problems(limits)))
+    yield Value("coopgroup_broker_assigns", health.broker_assigns)
+    yield Value("coopgroup_records_lag", sum(health.lags.values()))
+    yield Value("coopgroup_records_lag_max", max(health.lags.values(), default=0))
+    if math.isfinite(health.lease_s):
+        yield Value("coopgroup_lease_remaining_seconds", health.lease_s)
+    if events.last_rebalance_s is not None:
+        yield Value("coopgroup_last_rebalance_timestamp_seconds", events.last_rebalance_s)
+    if per_partition:
+        for (topic, partition), lag in sorted(health.lags.items()):
+            yield Value("coopgroup_partition_records_lag", lag, (topic, str(partition)))
+    if health.leads and events.members is not None:
+        yield Value("coopgroup_members", events.members)
+        yield Value("coopgroup_waiting_partitions", events.waiting)
+        yield Value("coopgroup_unowned_partitions", events.unowned)
+        overdue = sum(one.count for one in health.overdue_claims)
+        yield Value("coopgroup_overdue_partitions", overdue)
+        if wanted is not None:
+            yield Value("coopgroup_members_wanted", wanted)

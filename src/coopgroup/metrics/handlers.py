@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 from opentelemetry import propagate
 from opentelemetry.trace import Span, SpanKind, Tracer, TracerProvider, get_tracer_provider
 
-__all__ = ["traced"]
-
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
 

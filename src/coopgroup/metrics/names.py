@@ -9,25 +9,31 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
 from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S
 
-__all__ = [
-    "COMMITS",
-    "COMMIT_SECONDS",
-    "COMMON_LABELS",
-    "DROPPED",
-    "METRICS",
-    "Kind",
-    "Merge",
-    "Metric",
-]
-
 COMMON_LABELS: Final = ("group", "client_id", "instance_id")
 """Labels of every metric of a member."""
+
+CommonLabels: TypeAlias = tuple[str, str, str]
+"""Their values."""
+
+ATTRIBUTES: Final[Mapping[str, str]] = types.MappingProxyType(
+    {
+        "group": "messaging.consumer.group.name",
+        "client_id": "messaging.client.id",
+        "instance_id": "coopgroup.instance_id",
+        "topic": "messaging.destination.name",
+        "partition": "messaging.destination.partition.id",
+        "cause": "coopgroup.cause",
+        "reason": "coopgroup.reason",
+        "outcome": "coopgroup.outcome",
+    }
+)
+"""Attribute of each label on OpenTelemetry, by its conventions for messaging if they have one."""
 
 COMMITS: Final = "coopgroup_commits_total"
 COMMIT_SECONDS: Final = "coopgroup_commit_duration_seconds"
@@ -87,6 +93,19 @@ class Metric:
     merge: Merge = Merge.SUM
     is_of_leader: bool = False
     is_optional: bool = False
+
+
+@frozen
+class Value:
+    """A value of a metric, or what a record adds to it.
+
+    Attributes:
+        labels: values of the labels beside the common ones.
+    """
+
+    name: str
+    value: float
+    labels: tuple[str, ...] = ()
 
 
 _CAUSES: Final = (
@@ -175,3 +194,10 @@ _TABLE: Final = (
 # fmt: on
 METRICS: Final[Mapping[str, Metric]] = types.MappingProxyType({one.name: one for one in _TABLE})
 """Each metric by its name, in the order of the documentation."""
+
+
+def of_member(labels: CommonLabels) -> dict[str, str]:
+    """Return the attributes of a member on OpenTelemetry; those without a value are left out."""
+    names = ("group", "client_id", "instance_id")
+    found = {ATTRIBUTES[name]: value for name, value in zip(names, labels, strict=True) if value}
+    return {"messaging.system": "kafka", **found}

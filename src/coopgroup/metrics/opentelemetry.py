@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 import threading
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
-from typing import Final
 
 from opentelemetry.metrics import (
     CallbackOptions,
-    Counter,
     Histogram,
     MeterProvider,
     Observation,
@@ -19,17 +16,16 @@ from opentelemetry.metrics import (
 )
 
 from coopgroup.kafka.health.value import DEFAULT_LIMITS, HealthLimits
-from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S, NO_COMMITS, CommitCounts
-from coopgroup.metrics.attributes import NAMES, of_member
-from coopgroup.metrics.events import Change
-from coopgroup.metrics.feed import CommonLabels, FeedOptions, MemberListener, MetricsFeed, Probe
-from coopgroup.metrics.names import COMMIT_SECONDS, COMMITS, DROPPED, METRICS, Kind, Metric
+from coopgroup.metrics.feed import (
+    FeedOptions,
+    MemberListener,
+    MetricsFeed,
+    Observed,
+    Probe,
+    Series,
+)
+from coopgroup.metrics.names import ATTRIBUTES, METRICS, Kind, Metric, of_member
 from coopgroup.telemetry import Envelope
-
-__all__ = ["OpenTelemetryMetrics"]
-
-# One collection asks for each gauge separately: the members are read only once for all.
-_SAMPLE_S: Final = 0.5
 
 
 class OpenTelemetryMetrics:
@@ -67,16 +63,15 @@ class OpenTelemetryMetrics:
             drain_horizon_s=drain_horizon_s,
             wanted_window_s=wanted_window_s,
         )
-        self._feed = MetricsFeed(options, self._emit)
-        self._gauges: dict[str, dict[tuple[str, ...], float]] = {}
-        self._read_at_s = float("-inf")
-        # Commits whose durations were recorded. Several readers may collect at a time, and the lock
-        # keeps their counts in order.
-        self._recorded: dict[CommonLabels, CommitCounts] = {}
-        self._recording = threading.Lock()
+        self._feed = MetricsFeed(options)
+        # Several readers may collect at a time.
+        self._lock = threading.Lock()
+        # One collection asks for each metric once: the members are read only once for all.
+        self._values: dict[str, Series] = {}
+        self._asked: set[str] = set()
+        self._recorded: dict[tuple[str, ...], Observed] = {}
         provider = get_meter_provider() if meter_provider is None else meter_provider
         self._meter = provider.get_meter("coopgroup")
-        self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
         for metric in METRICS.values():
             if options.per_partition or not metric.is_optional:
@@ -92,80 +87,64 @@ class OpenTelemetryMetrics:
 
     def _create(self, metric: Metric) -> None:
         meter, name, unit = self._meter, _name(metric), _unit(metric)
+        observe = partial(self._observe, metric)
         match metric.kind:
-            case Kind.COUNTER if metric.name == COMMITS:
-                meter.create_observable_counter(name, [self._commits], unit, metric.help)
-            case Kind.COUNTER if metric.name == DROPPED:
-                meter.create_observable_counter(name, [self._dropped], unit, metric.help)
             case Kind.COUNTER:
-                self._counters[metric.name] = meter.create_counter(name, unit, metric.help)
+                meter.create_observable_counter(name, [observe], unit, metric.help)
+            case Kind.GAUGE:
+                meter.create_observable_gauge(name, [observe], unit, metric.help)
             case Kind.HISTOGRAM:
                 self._histograms[metric.name] = meter.create_histogram(
                     name, unit, metric.help, explicit_bucket_boundaries_advisory=metric.buckets
                 )
-            case Kind.GAUGE:
-                gauge = partial(self._gauge, metric)
-                meter.create_observable_gauge(name, [gauge], unit, metric.help)
 
-    def _emit(self, labels: CommonLabels, change: Change) -> None:
-        attributes = _attributes(METRICS[change.name], (*labels, *change.labels))
-        if change.name in self._counters:
-            self._counters[change.name].add(change.value, attributes)
-        else:
-            self._histograms[change.name].record(change.value, attributes)
+    def _observe(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
+        with self._lock:
+            if not self._values or metric.name in self._asked:
+                self._asked.clear()
+                self._values = self._feed.values()
+                self._record()
+            self._asked.add(metric.name)
+            series = self._values.get(metric.name, {})
+        for key, value in series.items():
+            # Series that begin at 0 are for Prometheus.
+            if isinstance(value, int | float) and (value or not metric.values):
+                yield Observation(value, _attributes(metric, key))
 
-    # --- read at each collection ------------------------------------------------------------------
+    def _record(self) -> None:
+        """Record what histograms have observed since the last collection.
 
-    def _gauge(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
-        now = time.monotonic()
-        if now - self._read_at_s >= _SAMPLE_S:
-            self._read_at_s = now
-            self._feed.drain()
-            self._gauges = self._feed.gauges()
-        for key, value in self._gauges.get(metric.name, {}).items():
-            yield Observation(value, _attributes(metric, key))
-
-    def _commits(self, _: CallbackOptions) -> Iterable[Observation]:
-        with self._recording:
-            found = self._feed.commits()
-            self._record_durations(found)
-        for labels, counts in found.items():
-            for outcome, count in counts.by_outcome.items():
-                yield Observation(count, _attributes(METRICS[COMMITS], (*labels, outcome)))
-
-    def _record_durations(self, found: Mapping[CommonLabels, CommitCounts]) -> None:
-        """Record the commits since the last collection.
-
-        A histogram of OpenTelemetry cannot be read from counts. So each commit is recorded with the
-        mean duration of the new commits in its bucket: counts and sum stay exact.
+        A histogram of OpenTelemetry cannot be read from counts. So each observation is recorded
+        with the mean of the new ones in its bucket: counts and sum stay exact.
         """
-        histogram, metric = self._histograms[COMMIT_SECONDS], METRICS[COMMIT_SECONDS]
-        before, self._recorded = self._recorded, {**self._recorded, **found}
-        for labels, counts in found.items():
-            old = before.get(labels, NO_COMMITS)
-            attributes = _attributes(metric, labels)
-            for bucket, count in enumerate(counts.buckets):
-                new = count - old.buckets[bucket]
-                seconds = counts.bucket_seconds[bucket] - old.bucket_seconds[bucket]
-                for _ in range(new):
-                    histogram.record(_within(bucket, seconds / new), attributes)
-
-    def _dropped(self, _: CallbackOptions) -> Iterable[Observation]:
-        yield Observation(self._feed.dropped)
+        for name, histogram in self._histograms.items():
+            metric = METRICS[name]
+            for key, now in self._values.get(name, {}).items():
+                if not isinstance(now, Observed):
+                    continue
+                before = self._recorded.get((name, *key))
+                self._recorded[name, *key] = now
+                for bucket, count in enumerate(now.counts):
+                    new = count - (before.counts[bucket] if before else 0)
+                    total = now.sums[bucket] - (before.sums[bucket] if before else 0.0)
+                    for _ in range(new):
+                        value = _within(metric.buckets, bucket, total / new)
+                        histogram.record(value, _attributes(metric, key))
 
 
 def _attributes(metric: Metric, key: tuple[str, ...]) -> dict[str, str]:
     """Return the attributes for values of `COMMON_LABELS`, then of the labels of a metric."""
+    if not key:
+        return {}
     group, client_id, instance_id, *more = key
-    extra = {NAMES[name]: value for name, value in zip(metric.labels, more, strict=True)}
+    extra = {ATTRIBUTES[name]: value for name, value in zip(metric.labels, more, strict=True)}
     return of_member((group, client_id, instance_id)) | extra
 
 
-def _within(bucket: int, seconds: float) -> float:
+def _within(bounds: tuple[float, ...], bucket: int, value: float) -> float:
     """Return a mean of a bucket without the errors of rounding that may lead out of it."""
-    above = (0.0, *COMMIT_BUCKETS_S)[bucket]
-    up_to = (*COMMIT_BUCKETS_S, math.inf)[bucket]
-    return min(max(seconds, math.nextafter(above, math.inf)), up_to)
+    above, up_to = (-math.inf, *bounds)[bucket], (*bounds, math.inf)[bucket]
+    return min(max(value, math.nextafter(above, math.inf)), up_to)
 
 
 def _name(metric: Metric) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import bisect
+import itertools
 import threading
 import weakref
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
 
-from attrs import define, field
+from attrs import define
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -20,21 +19,9 @@ from prometheus_client.exposition import generate_latest
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.health.value import DEFAULT_LIMITS, HealthLimits
-from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S
-from coopgroup.metrics.events import Change
-from coopgroup.metrics.feed import CommonLabels, FeedOptions, MemberListener, MetricsFeed, Probe
-from coopgroup.metrics.names import (
-    COMMIT_SECONDS,
-    COMMITS,
-    COMMON_LABELS,
-    DROPPED,
-    METRICS,
-    Kind,
-    Metric,
-)
+from coopgroup.metrics.feed import FeedOptions, MemberListener, MetricsFeed, Observed, Probe
+from coopgroup.metrics.names import COMMON_LABELS, DROPPED, METRICS, Kind, Metric
 from coopgroup.telemetry import Envelope
-
-__all__ = ["PrometheusMetrics"]
 
 _collectors: Final[weakref.WeakKeyDictionary[CollectorRegistry, _Collector]] = (
     weakref.WeakKeyDictionary()
@@ -86,7 +73,7 @@ class PrometheusMetrics:
         with _lock:
             collector = _collectors.get(self._registry)
             if collector is None:
-                collector = _Collector(options)
+                collector = _Collector(MetricsFeed(options))
                 self._registry.register(collector)
                 _collectors[self._registry] = collector
         if collector.feed.options != options:
@@ -108,43 +95,11 @@ class PrometheusMetrics:
         return generate_latest(self._registry).decode()
 
 
-@define(eq=False, weakref_slot=True)
-class _Histogram:
-    """Counts of a histogram, by bucket."""
-
-    counts: list[int]
-    total: float = 0.0
-
-    def observe(self, bounds: tuple[float, ...], value: float) -> None:
-        self.counts[bisect.bisect_left(bounds, value)] += 1
-        self.total += value
-
-
 @define(eq=False)
 class _Collector:
     """Collects all metrics of one registry (`prometheus_client.registry.Collector`)."""
 
-    options: FeedOptions
-    feed: MetricsFeed = field(init=False)
-    _counters: dict[str, dict[tuple[str, ...], float]] = field(
-        factory=lambda: defaultdict(lambda: defaultdict(float)), init=False
-    )
-    _histograms: dict[str, dict[tuple[str, ...], _Histogram]] = field(
-        factory=lambda: defaultdict(dict), init=False
-    )
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.feed = MetricsFeed(self.options, self._emit)
-
-    def _emit(self, labels: CommonLabels, change: Change) -> None:
-        metric = METRICS[change.name]
-        key = (*labels, *change.labels)
-        with self._lock:
-            if metric.kind is Kind.COUNTER:
-                self._counters[change.name][key] += change.value
-                return
-            self._histogram_of(metric, key).observe(metric.buckets, change.value)
+    feed: MetricsFeed
 
     def describe(self) -> Iterator[Any]:
         """Yield the metrics without values, so that registering takes no sample."""
@@ -152,47 +107,23 @@ class _Collector:
 
     def collect(self) -> Iterator[Any]:
         """Yield all metrics with their values."""
-        self.feed.drain()
         families = self._families()
-        with self._lock:
-            for labels in self.feed.labels():
-                self._begin(labels)
-            for name, counted in self._counters.items():
-                for key, value in counted.items():
-                    families[name].add_metric(key, value)
-            for name, observed in self._histograms.items():
-                for key, one in observed.items():
-                    _add_histogram(families[name], key, METRICS[name].buckets, one)
-        for name, series in self.feed.gauges().items():
-            for key, value in series.items():
-                families[name].add_metric(key, value)
-        for labels, counts in self.feed.commits().items():
-            for outcome, count in counts.by_outcome.items():
-                families[COMMITS].add_metric((*labels, outcome), count)
-            one = _Histogram([*counts.buckets], counts.seconds)
-            _add_histogram(families[COMMIT_SECONDS], labels, COMMIT_BUCKETS_S, one)
-        families[DROPPED].add_metric((), self.feed.dropped)
+        for name, series in self.feed.values().items():
+            for key, one in series.items():
+                if isinstance(one, Observed):
+                    bounds = (*map(str, METRICS[name].buckets), "+Inf")
+                    counts = itertools.accumulate(one.counts)
+                    buckets = list(zip(bounds, counts, strict=True))
+                    families[name].add_metric(key, buckets, sum(one.sums))
+                else:
+                    families[name].add_metric(key, one)
         return iter(families.values())
-
-    def _begin(self, labels: CommonLabels) -> None:
-        """Let the usual series of a member begin at 0."""
-        for metric in METRICS.values():
-            for value in metric.values:
-                self._counters[metric.name].setdefault((*labels, value), 0.0)
-            if metric.kind is Kind.HISTOGRAM and metric.name != COMMIT_SECONDS:
-                self._histogram_of(metric, labels)
-
-    def _histogram_of(self, metric: Metric, key: tuple[str, ...]) -> _Histogram:
-        series = self._histograms[metric.name]
-        if key not in series:
-            series[key] = _Histogram([0] * (len(metric.buckets) + 1))
-        return series[key]
 
     def _families(self) -> dict[str, Any]:
         return {
             name: _family(metric)
             for name, metric in METRICS.items()
-            if self.options.per_partition or not metric.is_optional
+            if self.feed.options.per_partition or not metric.is_optional
         }
 
 
@@ -205,16 +136,3 @@ def _family(metric: Metric) -> Any:  # noqa: ANN401  (one of three classes)
             return GaugeMetricFamily(metric.name, metric.help, labels=labels)
         case Kind.HISTOGRAM:
             return HistogramMetricFamily(metric.name, metric.help, labels=labels)
-
-
-def _add_histogram(
-    family: Any,  # noqa: ANN401  (HistogramMetricFamily; it has no annotations)
-    key: tuple[str, ...],
-    bounds: tuple[float, ...],
-    one: _Histogram,
-) -> None:
-    total, buckets = 0, []
-    for bound, count in zip((*map(str, bounds), "+Inf"), one.counts, strict=True):
-        total += count
-        buckets.append((bound, total))
-    family.add_metric(key, buckets, one.total)

@@ -21,8 +21,6 @@ from coopgroup.kafka.clock import now_s
 from coopgroup.telemetry import Envelope
 from coopgroup.worker import Worker
 
-__all__ = ["RecordQueue"]
-
 LOOK_S: Final = 30.0
 _From = TypeVar("_From")
 

@@ -8,8 +8,6 @@ from typing import Any
 from coopgroup.metrics.feed import Probe
 from coopgroup.telemetry import Envelope
 
-__all__ = ["Several"]
-
 
 class Several:
     """Passes each record to all of its listeners, in order.

@@ -7,7 +7,10 @@ loss and decision of the leader. Its times are those of the telemetry.
 
 from __future__ import annotations
 
-from typing import Final
+import enum
+import types
+from collections.abc import Mapping
+from typing import Any, Final
 
 from attrs import define, field
 from opentelemetry.trace import (
@@ -20,14 +23,15 @@ from opentelemetry.trace import (
     get_tracer_provider,
 )
 
-from coopgroup.metrics.attributes import of_member
 from coopgroup.metrics.events import cause_of
-from coopgroup.metrics.feed import CommonLabels, Probe
+from coopgroup.metrics.feed import Probe
+from coopgroup.metrics.names import CommonLabels, of_member
 from coopgroup.metrics.record_queue import RecordQueue
 from coopgroup.telemetry import (
     AssignmentReceived,
     Envelope,
     MembershipLost,
+    Record,
     RequestRefused,
     ResourcesStarted,
     ResourcesStopped,
@@ -36,11 +40,24 @@ from coopgroup.telemetry import (
     StateChanged,
 )
 
-__all__ = ["OpenTelemetrySpans"]
-
 _NS_PER_MS: Final = 1_000_000
 _OUTSIDE: Final = frozenset({"unsubscribed", "failed"})
 _QUEUE_RECORDS: Final = 10_000
+# The event of each kind of record: its name, and the fields that it shows.
+_EVENTS: Final[Mapping[type[Record], tuple[str, tuple[str, ...]]]] = types.MappingProxyType(
+    {
+        AssignmentReceived: ("assignment", ("leader", "gained", "kept", "revoked")),
+        ResourcesStopped: ("revocation", ("resources", "reason", "duration_ms")),
+        ResourcesStarted: ("start", ("resources",)),
+        MembershipLost: ("loss", ("resources", "cause")),
+        RoundDecided: ("decision", ("members", "granted", "revoked", "waiting", "lost")),
+        RoundRefused: ("refused round", ("violations",)),
+        RequestRefused: ("refused request", ("request", "error")),
+    }
+)
+_ATTRIBUTES: Final = types.MappingProxyType(
+    {"resources": "coopgroup.partitions", "error": "error.type"}
+)
 
 
 class OpenTelemetrySpans:
@@ -142,60 +159,19 @@ class MemberSpans:
         )
 
 
-def _event(record: object) -> tuple[str, dict[str, str | int | bool]] | None:
+def _event(record: Record) -> tuple[str, dict[str, str | int | bool]] | None:
     """Return name and attributes of the event of a record; None if it has none."""
-    told: tuple[str, dict[str, str | int | bool]] | None = None
-    match record:
-        case AssignmentReceived():
-            told = (
-                "assignment",
-                {
-                    "coopgroup.leader": record.leader,
-                    "coopgroup.gained": len(record.gained),
-                    "coopgroup.kept": len(record.kept),
-                    "coopgroup.revoked": len(record.revoked),
-                },
-            )
-        case ResourcesStopped():
-            told = (
-                "revocation",
-                {
-                    "coopgroup.partitions": len(record.resources),
-                    "coopgroup.reason": record.reason.value,
-                    "coopgroup.duration_ms": record.duration_ms,
-                },
-            )
-        case ResourcesStarted():
-            told = "start", {"coopgroup.partitions": len(record.resources)}
-        case MembershipLost():
-            told = (
-                "loss",
-                {
-                    "coopgroup.partitions": len(record.resources),
-                    "coopgroup.cause": record.cause,
-                },
-            )
-        case RoundDecided():
-            told = (
-                "decision",
-                {
-                    "coopgroup.members": len(record.members),
-                    "coopgroup.granted": len(record.granted),
-                    "coopgroup.revoked": len(record.revoked),
-                    "coopgroup.waiting": len(record.waiting),
-                    "coopgroup.lost": len(record.lost),
-                },
-            )
-        case RoundRefused():
-            told = "refused round", {"coopgroup.violations": "; ".join(record.violations)}
-        case RequestRefused():
-            told = (
-                "refused request",
-                {
-                    "coopgroup.request": record.request,
-                    "error.type": record.error,
-                },
-            )
-        case _:
-            pass
-    return told
+    if type(record) not in _EVENTS:
+        return None
+    name, fields = _EVENTS[type(record)]
+    values = ((one, _plain(one, getattr(record, one))) for one in fields)
+    return name, {_ATTRIBUTES.get(one, f"coopgroup.{one}"): value for one, value in values}
+
+
+def _plain(name: str, value: Any) -> str | int | bool:  # noqa: ANN401  (a field of a record)
+    """Return a value of an attribute: sets and members are counted."""
+    if name == "violations":
+        return "; ".join(value)
+    if isinstance(value, enum.Enum):
+        return str(value.value)
+    return value if isinstance(value, str | int) else len(value)

@@ -16,8 +16,6 @@ from attrs import define, field
 
 from coopgroup.kafka.health.value import GroupLoad
 
-__all__ = ["WantedMembers"]
-
 # The number falls only if the smaller group would be busy for at most this share of the time.
 _BUSY_SHARE_MAX: Final = 0.9
 

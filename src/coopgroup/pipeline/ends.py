@@ -224,7 +224,7 @@ def grid_ms(since_ms: int, until_ms: int, every_ms: int) -> range:
 
 
 def write_ends(
-    tables: Tables, brokers: Brokers, topics: Sequence[str], moments: range, now_ms: int
+    tables: Tables, brokers: Brokers, topics: Sequence[str], moments: Sequence[int], now_ms: int
 ) -> None:
     """Look up ends, now and at earlier moments, and add those that the table does not have yet.
 
@@ -235,7 +235,7 @@ def write_ends(
         tables: tables to write to.
         brokers: the cluster.
         topics: topics that do not exist (or were deleted) are left out.
-        moments: moments in the past, in ms.
+        moments: moments in the past, ascending, in ms.
         now_ms: time to record for the present.
 
     Raises:
@@ -257,7 +257,7 @@ def _looked_up(
     *,
     brokers: Brokers,
     topics: Sequence[str],
-    moments: range,
+    moments: Sequence[int],
     now_ms: int,
 ) -> Iterator[pa.RecordBatch]:
     """Look up the ends of the moments with the given numbers; the number 0 is the present."""

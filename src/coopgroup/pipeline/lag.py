@@ -11,8 +11,8 @@ deleted, or the topic was made again. The begin of a past moment is not known, a
 as accurate as the clocks of producers.
 
 If a topic is deleted and made again, its id tells the two lives apart. A moment is left out if the
-last commit is of another life than the end: in the first life, and until the first commit to the
-second one, the lag is unknown.
+last commit and the end have different ids. So the lag is unknown until the first commit to the new
+topic.
 
 No moment is later than the end of the history (`Tables.as_of_ms`): the commits are missing there.
 """

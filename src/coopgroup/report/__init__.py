@@ -6,7 +6,6 @@ The input is the telemetry of real or simulated consumers. Drawing needs the ext
 """
 
 from coopgroup.report.page import Objection
-from coopgroup.report.runs import LagSamples, PlayedRun, PlayedScenario, Violated
 from coopgroup.report.telemetry_files import Damage, Reading, read_files
 from coopgroup.report.writing import (
     require_bokeh,
@@ -17,12 +16,8 @@ from coopgroup.report.writing import (
 
 __all__ = [
     "Damage",
-    "LagSamples",
     "Objection",
-    "PlayedRun",
-    "PlayedScenario",
     "Reading",
-    "Violated",
     "read_files",
     "require_bokeh",
     "write_comparison_page",

@@ -10,8 +10,6 @@ from coopgroup.report.charts import Chart
 from coopgroup.report.page import write_page
 from coopgroup.report.writing import require_bokeh
 
-__all__ = ["AdviceView", "TriedRow", "write_advice_page"]
-
 
 @frozen(kw_only=True)
 class TriedRow:

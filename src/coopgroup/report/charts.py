@@ -17,22 +17,6 @@ from attrs import frozen
 
 from coopgroup.report.wording import seconds
 
-__all__ = [
-    "AXIS_WORDS",
-    "MEASURE_WORDS",
-    "Chart",
-    "Curve",
-    "Heat",
-    "Mark",
-    "Setting",
-    "Spread",
-    "charts_of",
-    "heats_of",
-    "labelled",
-    "value_text",
-    "varied",
-]
-
 MEASURE_WORDS: Final[Mapping[str, str]] = {
     "unavailable_partition_s": "unavailable partition-seconds",
     "moved": "partitions moved",

@@ -16,8 +16,6 @@ from attrs import frozen
 from coopgroup.core.model import Resource
 from coopgroup.report.wording import seconds
 
-__all__ = ["LABELS", "Cell", "ComparisonRow", "comparison_rows", "measure_rows", "without_warmups"]
-
 _MS: Final = "_ms"
 LABELS: Final = {
     "unavailable_partition_s": "unavailable partition-seconds",

@@ -23,16 +23,6 @@ from coopgroup.report.wording import counted, seconds
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = [
-    "Figures",
-    "Legend",
-    "Objection",
-    "bars_of",
-    "legend_of",
-    "templates",
-    "write_page",
-]
-
 _CHIPS_MAX: Final = 40
 _STRIPES: Final = {  # CSS that resembles Bokeh's patterns, for the legend
     "/": "repeating-linear-gradient(-45deg, {0} 0 3px, #fff 3px 4.5px)",

@@ -13,8 +13,6 @@ from typing import Final
 
 from attrs import frozen
 
-__all__ = ["COLOURS", "DOUBLE", "GAP", "PATTERNS", "PLAIN", "UNKNOWN", "Paint", "paints", "ranks"]
-
 COLOURS: Final = (
     "#0072b2",
     "#ec7014",

@@ -21,8 +21,6 @@ from coopgroup.report.page import write_page
 from coopgroup.report.wording import counted
 from coopgroup.report.writing import require_bokeh
 
-__all__ = ["write_sweep_page"]
-
 _ROWS_MAX: Final = 2_000
 
 

@@ -15,8 +15,6 @@ from coopgroup.core.telemetry.codec import RESOURCES_MAX
 from coopgroup.errors import ConfigurationError
 from coopgroup.telemetry import Envelope, MemberReported, from_json
 
-__all__ = ["Damage", "Reading", "read_files"]
-
 
 @frozen(kw_only=True)
 class Damage:

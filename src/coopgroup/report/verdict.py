@@ -24,17 +24,6 @@ from attrs import frozen
 from coopgroup.report.charts import Chart, Curve, Mark
 from coopgroup.report.wording import counted, seconds
 
-__all__ = [
-    "PolicyCost",
-    "Reach",
-    "Verdict",
-    "best_words",
-    "cost_of",
-    "price_chart",
-    "reaches_of",
-    "verdict_of",
-]
-
 _BASELINE: Final = "eager"
 _ALIKE: Final = 0.02  # part of the cost below which policies with equal moves count as equal
 _MS: Final = 1_000

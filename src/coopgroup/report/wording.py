@@ -10,8 +10,6 @@ import numpy as np
 
 from coopgroup.core.model import ResourceSet
 
-__all__ = ["counted", "listed", "rounded", "seconds"]
-
 _RANGES_MAX: Final = 12
 
 

@@ -13,10 +13,11 @@ import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
+from coopgroup.core.telemetry.lag_history import LagHistory
 from coopgroup.errors import ConfigurationError, MissingExtraError
 from coopgroup.extras import install_command
 from coopgroup.report.charts import Chart
@@ -26,12 +27,12 @@ from coopgroup.report.history.timeline import Timeline, unowned_counts
 from coopgroup.report.measures import comparison_rows, measure_rows
 from coopgroup.report.page import Figures, Legend, Objection, bars_of, legend_of, write_page
 from coopgroup.report.palette import Paint, paints, ranks
-from coopgroup.report.runs import LagSamples, PlayedRun
 from coopgroup.report.verdict import verdict_of
 from coopgroup.report.wording import counted, seconds
 from coopgroup.telemetry import Envelope, RoundRefused
 
-__all__ = ["require_bokeh", "write_comparison_page", "write_history_page", "write_run_page"]
+if TYPE_CHECKING:
+    from coopgroup.simulator import Run
 
 _EPOCH_MS_MIN: Final = 100_000_000_000  # virtual time starts near 0; this is in 1973
 _HINT: Final = (
@@ -76,7 +77,7 @@ def write_history_page(
     path: str | Path,
     *,
     title: str,
-    lag: LagSamples | None = None,
+    lag: LagHistory | None = None,
     measures: object | None = None,
     objections: Sequence[Objection] | None = None,
     notes: Sequence[str] = (),
@@ -106,7 +107,7 @@ def write_history_page(
     )
 
 
-def write_run_page(run: PlayedRun, path: str | Path) -> None:
+def write_run_page(run: Run, path: str | Path) -> None:
     """Write the page of a simulated run.
 
     Args:
@@ -127,9 +128,7 @@ def write_run_page(run: PlayedRun, path: str | Path) -> None:
     )
 
 
-def write_comparison_page(
-    runs_by_policy: Mapping[str, Sequence[PlayedRun]], path: str | Path
-) -> None:
+def write_comparison_page(runs_by_policy: Mapping[str, Sequence[Run]], path: str | Path) -> None:
     """Write the page that compares policies.
 
     Args:
@@ -374,11 +373,11 @@ def _double_owners(history: History) -> list[Objection]:
     ]
 
 
-def _scenario_title(run: PlayedRun) -> str:
+def _scenario_title(run: Run) -> str:
     return run.scenario.description or run.scenario.name.replace("_", " ")
 
 
-def _objections(run: PlayedRun) -> list[Objection]:
+def _objections(run: Run) -> list[Objection]:
     return [
         Objection(source=one.checker, at_ms=one.at_ms, message=one.message)
         for one in run.violations

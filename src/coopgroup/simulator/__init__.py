@@ -9,6 +9,7 @@ the group coordinator (`coordinator` lists what it lacks), the network, processe
 and the data plane.
 """
 
+from coopgroup.core.telemetry.lag_history import LagHistory
 from coopgroup.simulator.measures import Measures
 from coopgroup.simulator.run import Run, simulate
 from coopgroup.simulator.scenario import (
@@ -45,7 +46,6 @@ from coopgroup.simulator.scenario import (
 )
 from coopgroup.simulator.scenario.file import read_scenario
 from coopgroup.simulator.world import Violation
-from coopgroup.simulator.world.load import LagHistory
 
 __all__ = [
     "LEADER",

@@ -15,6 +15,7 @@ from coopgroup.core.policies.balance import BalanceRule
 from coopgroup.core.policies.base import Policy
 from coopgroup.core.policies.registry import create_policy
 from coopgroup.core.policies.warming.option import warmup_of
+from coopgroup.core.telemetry.lag_history import LagHistory
 from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator
 from coopgroup.simulator.deployment import Deployment
@@ -27,7 +28,6 @@ from coopgroup.simulator.scenario.times import last_event_ms
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.transcript import Transcript
 from coopgroup.simulator.world import Violation
-from coopgroup.simulator.world.load import LagHistory
 from coopgroup.telemetry import Envelope
 
 __all__ = ["Run", "simulate"]

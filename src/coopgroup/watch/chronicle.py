@@ -18,6 +18,7 @@ import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
 from coopgroup.core.model import NOBODY, ResourceSet
+from coopgroup.core.telemetry.lag_history import LagHistory
 from coopgroup.printable import printable
 from coopgroup.report.history import History
 from coopgroup.report.history.names import named, told_apart
@@ -32,10 +33,7 @@ from coopgroup.report.wording import seconds
 from coopgroup.telemetry import Envelope, Ledger, Spans, read_ledger
 from coopgroup.watch.values import GroupView, MemberView
 
-__all__ = ["Chapter", "Chronicle"]
-
 _Key: TypeAlias = tuple[str, int]
-_Int64Array: TypeAlias = npt.NDArray[np.int64]
 _Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 _WINDOW_MS: Final = 1_800_000
@@ -54,15 +52,6 @@ class Chapter:
 
     history: History
     paint: tuple[Paint, ...]
-
-
-@frozen(eq=False, kw_only=True)
-class _Lags:
-    """Lags over time, see `report.LagSamples`."""
-
-    times_ms: _Int64Array
-    lags: _Float64Array
-    resources: ResourceSet
 
 
 @frozen
@@ -279,12 +268,12 @@ class Chronicle:
             until_ms=self._until_ms,
         )
 
-    def _samples(self) -> _Lags:
+    def _samples(self) -> LagHistory:
         lags = np.zeros((len(self._lags), len(self._first_ms)))
         for number, (_, row) in enumerate(self._lags):
             lags[number, : row.size] = row
         order = sorted(range(len(self._first_ms)), key=list(self._first_ms).__getitem__)
-        return _Lags(
+        return LagHistory(
             times_ms=np.array([at_ms for at_ms, _ in self._lags], dtype=np.int64),
             lags=lags[:, order],
             resources=ResourceSet.from_pairs(self._first_ms),

@@ -24,8 +24,6 @@ from coopgroup.watch.tables import (
 )
 from coopgroup.watch.values import GroupView
 
-__all__ = ["Feed"]
-
 _EVENTS_MAX: Final = 60
 _DIGITS_MAX: Final = 18
 

@@ -21,8 +21,6 @@ from coopgroup.report.page import legend_of, templates
 from coopgroup.watch.chronicle import Chapter, Chronicle
 from coopgroup.watch.tables import time_of_day
 
-__all__ = ["Picture"]
-
 _SHARE_OF_CHANGES: Final = 0.03  # of a core, while owners change all the time
 _SHARE_AT_REST: Final = 0.01
 _CHANGED_S_MIN: Final = 1.0

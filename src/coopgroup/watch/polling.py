@@ -11,8 +11,6 @@ from coopgroup.watch.tracking import GroupTracker
 from coopgroup.watch.values import GroupView
 from coopgroup.worker import Worker
 
-__all__ = ["Reader", "ViewPolling"]
-
 
 class Reader(Protocol):
     """The source of every live view, in the terminal and over HTTP.

@@ -22,11 +22,10 @@ from coopgroup.telemetry import (
     MembershipLost,
     ResourcesStopped,
     RoundDecided,
+    WarmNow,
     WarmupsChanged,
 )
 from coopgroup.watch.values import GroupView, MemberView, PartitionView, WarmupView
-
-__all__ = ["Present"]
 
 _Key: TypeAlias = tuple[str, int]
 
@@ -42,14 +41,14 @@ class _Told:
         heard_ms: arrival of its last record, in ms since 1970.
         reported_ms: arrival of its last report.
         stopping: partitions that it still stops.
-        warmups: partitions of other owners, and whether it has restored their state.
+        warm: its warm-ups and standbys.
     """
 
     heard_ms: int = 0
     report: MemberReported | None = None
     reported_ms: int = 0
     stopping: set[_Key] = field(factory=set)
-    warmups: dict[_Key, bool] = field(factory=dict)
+    warm: WarmNow = field(factory=WarmNow)
 
     def note(self, record: object, at_ms: int) -> None:
         self.heard_ms = at_ms
@@ -57,8 +56,8 @@ class _Told:
             case MemberReported():
                 self.report, self.reported_ms = record, at_ms
                 self.stopping = set(record.revoking)
-                self.warmups = dict.fromkeys(record.warming, False)
-                self.warmups |= dict.fromkeys(record.warm, True)
+                self.warm = WarmNow()
+                self.warm.take(at_ms, WarmupsChanged(begun=record.warming, warm=record.warm))
             case AssignmentReceived():
                 self.stopping.update(record.revoked)
             case ResourcesStopped():
@@ -66,10 +65,7 @@ class _Told:
             case MembershipLost():
                 self.stopping.clear()
             case WarmupsChanged():
-                self.warmups |= dict.fromkeys(record.begun, False)
-                self.warmups |= dict.fromkeys(record.warm, True)
-                for key in record.moved | record.cancelled | record.failed:
-                    self.warmups.pop(key, None)
+                self.warm.take(at_ms, record)
             case _:
                 pass
 
@@ -104,8 +100,8 @@ class Present:
         stopping = {key: member for member, one in told.items() for key in one.stopping}
         warmups: dict[_Key, list[WarmupView]] = defaultdict(list)
         for member in sorted(told):
-            for key, is_warm in told[member].warmups.items():
-                warmups[key].append(WarmupView(member=member, is_warm=is_warm))
+            for key, span in told[member].warm.open.items():
+                warmups[key].append(WarmupView(member=member, is_warm=span.warm_ms is not None))
         return attrs.evolve(
             view,
             members=tuple(_reported(one, told, view.at_ms) for one in view.members),

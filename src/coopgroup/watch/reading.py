@@ -45,8 +45,6 @@ from coopgroup.protocol import (
 )
 from coopgroup.watch.values import GroupView, MemberView, PartitionView, total_lag
 
-__all__ = ["GroupReader"]
-
 _Key = tuple[str, int]
 _CLASSIC: Final = "classic"
 _CONSUMER: Final = "consumer"

@@ -42,8 +42,6 @@ from coopgroup.watch.tables import MEMBER_COLUMNS, NUMBER_COLUMNS, PARTITION_COL
 from coopgroup.watch.values import GroupView
 from coopgroup.worker import Worker
 
-__all__ = ["LiveServer"]
-
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; img-src data:; "
     # Bokeh writes style elements.

@@ -14,19 +14,6 @@ from coopgroup.printable import printable
 from coopgroup.report.wording import counted
 from coopgroup.watch.values import GroupView, MemberView, Move, PartitionView
 
-__all__ = [
-    "MEMBER_COLUMNS",
-    "NUMBER_COLUMNS",
-    "PARTITION_COLUMNS",
-    "cards",
-    "headline",
-    "member_rows",
-    "move_rows",
-    "partition_rows",
-    "time_of_day",
-    "trouble",
-]
-
 MEMBER_COLUMNS: Final = (
     "member",
     "host",

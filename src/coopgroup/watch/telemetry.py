@@ -18,8 +18,6 @@ from coopgroup.watch.present import Present
 from coopgroup.watch.telemetry_topics import TelemetryReader
 from coopgroup.watch.values import GroupView
 
-__all__ = ["TelemetryView"]
-
 # Of one look. A group of a thousand members writes so many in a few rounds.
 _RECORDS_MAX: Final = 50_000
 _BYTES_MAX: Final = 64 * 2**20

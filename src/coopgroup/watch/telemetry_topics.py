@@ -20,8 +20,6 @@ from coopgroup.errors import ConfigurationError, CoopgroupError
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.shown_values import shown_configuration
 
-__all__ = ["TelemetryReader"]
-
 _BATCH: Final = 1_000
 _WAIT_S: Final = 0.5
 # A member repeats a batch within a minute. A reader may run for months.

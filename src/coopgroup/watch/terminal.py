@@ -28,8 +28,6 @@ from coopgroup.watch.tables import (
 )
 from coopgroup.watch.values import GroupView
 
-__all__ = ["Rows", "WatchApp", "watch_in_terminal"]
-
 _GAP: Final = "  "
 
 

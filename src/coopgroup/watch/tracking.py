@@ -9,11 +9,10 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 from attrs import define, field
 
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.report.history.rounds import round_rows
-from coopgroup.telemetry import Envelope, RoundDecided
+from coopgroup.telemetry import Envelope, ResourcesStarted, RoundDecided
 from coopgroup.watch.values import GroupView, MemberView, Move, PartitionView
-
-__all__ = ["GroupTracker"]
 
 _MOVES_MAX: Final = 200
 _TREND_MS: Final = 30_000
@@ -42,6 +41,8 @@ class GroupTracker:
     _names: dict[str, str] = field(factory=dict, init=False)
     # The last round in the telemetry.
     _round: Envelope | None = field(default=None, init=False)
+    # What members have worked on, as the telemetry tells.
+    _started: ResourceSet = field(default=EMPTY, init=False)
 
     def note(self, view: GroupView) -> GroupView:
         """Take a snapshot, and return it with everything that follows from the earlier ones."""
@@ -81,12 +82,17 @@ class GroupTracker:
 
     def _rounds(self, view: GroupView) -> Iterator[Move]:
         """Describe the rounds in the telemetry since the last look, and why they came."""
-        decided = [one for one in view.records if isinstance(one.record, RoundDecided)]
-        known = [] if self._round is None else [self._round]
-        for row in round_rows([*known, *decided], self._names)[len(known) :]:
+        kinds = RoundDecided, ResourcesStarted
+        told = [one for one in view.records if isinstance(one.record, kinds)]
+        last = [] if self._round is None else [self._round]
+        for row in round_rows([*last, *told], self._names, self._started)[len(last) :]:
             text = f"round {row.generation}: {row.granted} granted, {row.revoked} to be revoked"
             yield Move(at_ms=row.at_ms, text=text, kind="round", why=" ".join(row.sentences))
-        self._round = decided[-1] if decided else self._round
+        for one in told:
+            if isinstance(one.record, RoundDecided):
+                self._round, self._started = one, self._started - one.record.gone
+            elif isinstance(one.record, ResourcesStarted):
+                self._started |= one.record.resources
 
     def _changes(self, last: GroupView, view: GroupView) -> Iterator[Move]:
         """Describe what happened between two snapshots."""

@@ -13,8 +13,6 @@ from attrs import frozen
 from coopgroup.report.history.names import told_apart
 from coopgroup.telemetry import Envelope
 
-__all__ = ["GroupView", "MemberView", "Move", "PartitionView", "WarmupView", "to_json", "total_lag"]
-
 
 @frozen(kw_only=True)
 class MemberView:

@@ -32,7 +32,10 @@ def test_command_has_the_listed_summary_and_a_help(
 
 @pytest.mark.parametrize(
     ("arguments", "status"),
-    [([], 2), *(([group, "--help"], 0) for group in ("bell", "group", "pipeline", "protocol"))],
+    [
+        ([], 2),
+        *(([group, "--help"], 0) for group in ("group", "pipeline", "protocol")),
+    ],
 )
 def test_help_of_a_group_has_whole_sentences(
     arguments: list[str], status: int, capsys: pytest.CaptureFixture[str]

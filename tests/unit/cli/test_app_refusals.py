@@ -46,11 +46,17 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (["pipeline", "advice"], "No such command 'advice'. Did you mean 'advise'?\n"),
         (["protocol", "zip"], "No such command 'zip'. There are decode, encode.\n"),
         (["--nope"], "No such option '--nope'.\n"),
-        (["bell", "create", "--topic", "a bell"], "--topic: got 'a bell', expected a name of 1 to"),
-        (["bell", "create", "--config", "acks"], f"--config: {HIDDEN}"),
-        (["bell", "create", "--config", "no.such.key=1"], f"no.such.key: {UNKNOWN_KEY}"),
-        (["telemetry", "create", "--topic", "a b"], "--topic: got 'a b', expected a name of 1 to"),
-        (["telemetry", "create", "--retention-days", "0"], "Invalid value for '--retention-days'"),
+        (
+            ["setup", "--bell-topic", "a bell"],
+            "--bell-topic: got 'a bell', expected a name of 1 to",
+        ),
+        (["setup", "--config", "acks"], f"--config: {HIDDEN}"),
+        (["setup", "--config", "no.such.key=1"], f"no.such.key: {UNKNOWN_KEY}"),
+        (
+            ["setup", "--telemetry-topic", "a b"],
+            "--telemetry-topic: got 'a b', expected a name of 1 to",
+        ),
+        (["setup", "--retention-days", "0"], "Invalid value for '--retention-days'"),
         (["telemetry", "read", "--minutes", "0"], "Invalid value for '--minutes'"),
         (["telemetry", "read", *NOWHERE], TELEMETRY),
         (["group", "migrate", "g"], "add --check: coopgroup group migrate g --check"),
@@ -60,7 +66,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         *(
             ([*line, "--config", "@none"], NO_FILE)
             for line in (
-                *(["bell", "create"], ["telemetry", "create"], ["telemetry", "read"]),
+                *(["setup"], ["telemetry", "read"]),
                 *(["watch", "g"], ["watch", "g", "--http", "0"], CHECK, CONSUME),
             )
         ),
@@ -147,8 +153,7 @@ def test_job_of_the_pipeline_is_refused_before_spark_starts(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["bell", "create", *NOWHERE], "coopgroup-bell is not created: "),
-        (["telemetry", "create", *NOWHERE], "coopgroup-telemetry is not created: "),
+        (["setup", *NOWHERE], "coopgroup-bell is not created: "),
         *(
             (["pipeline", job, *HERE, *NOWHERE[:2]], "no broker answers at 127.0.0.1:1")
             for job in ("history", "lag", "run")

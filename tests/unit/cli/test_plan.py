@@ -12,10 +12,9 @@ import pytest
 from markdown_it import MarkdownIt
 
 from coopgroup.assignors import StickyAssignor
-from coopgroup.cli import app
-from coopgroup.cli.formats import plan_input
-from coopgroup.cli.formats.plan_input import Defaults
+from coopgroup.cli import app, plan_input
 from coopgroup.cli.plan import answer_lines
+from coopgroup.cli.plan_input import Defaults
 from coopgroup.core.model import GroupSnapshot
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
 from coopgroup.errors import InvariantViolationError

@@ -7,7 +7,7 @@ import pytest
 from attrs import evolve
 from rich.console import Console
 
-from coopgroup.cli.watch_text import print_view
+from coopgroup.cli.watch import print_view
 from tests.unit.watch.views import MEMBERS, view
 
 
@@ -16,7 +16,7 @@ def test_tables_fit_a_terminal_of_80_columns_and_no_name_is_cut(
 ) -> None:
     """A long name continues on the next line, and columns without values are left out."""
     terminal = partial(Console, force_terminal=True, width=80, color_system=None)
-    monkeypatch.setattr("coopgroup.cli.watch_text.Console", terminal)
+    monkeypatch.setattr("coopgroup.cli.watch.Console", terminal)
     client = "a-service-with-a-long-name-1"
     members = tuple(
         evolve(

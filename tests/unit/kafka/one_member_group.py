@@ -49,6 +49,7 @@ ORDERS = ResourceSet({"orders": [0, 1]})
 SEEN = SeenTopics(topics=("orders",), partitions=ORDERS)
 SETTINGS = {
     "bootstrap.servers": "127.0.0.1:1",
+    "coopgroup.bell.topic": "",
     "group.id": "g",
     "session.timeout.ms": 600,
     "heartbeat.interval.ms": 20,

@@ -8,7 +8,8 @@ import pytest
 
 from coopgroup.core.member.effects import STALLED
 from coopgroup.core.model import ResourceSet
-from coopgroup.metrics.events import Change, MemberEvents, cause_of, reason_of
+from coopgroup.metrics.events import MemberEvents, cause_of, reason_of
+from coopgroup.metrics.names import Value
 from coopgroup.telemetry import (
     AssignmentReceived,
     BalanceRequested,
@@ -24,7 +25,7 @@ from tests.unit.metrics.members import ROUND
 A, B, C = (ResourceSet({"t": [index]}) for index in range(3))
 
 
-def _told(*records: tuple[int, Record], events: MemberEvents | None = None) -> list[Change]:
+def _told(*records: tuple[int, Record], events: MemberEvents | None = None) -> list[Value]:
     events = MemberEvents() if events is None else events
     return [
         change
@@ -60,7 +61,7 @@ def test_time_outside_of_the_group_is_no_rebalance() -> None:
         (90_000, _state("losing", "joining", "loss handled")),
         (90_100, AssignmentReceived(leader=True)),
     )
-    assert changes[-1] == Change("coopgroup_rebalance_duration_seconds", 0.1)
+    assert changes[-1] == Value("coopgroup_rebalance_duration_seconds", 0.1)
     assert changes[0].labels == ("lost",)
 
 
@@ -80,7 +81,7 @@ def _round(**sets: Any) -> RoundDecided:  # noqa: ANN401 - sets of resources
 
 def test_partition_that_is_revoked_and_granted_later_moved_once() -> None:
     changes = _told((0, _round(revoked=A, waiting=A)), (1, _round(granted=A)))
-    assert changes == [Change("coopgroup_moves_total", 1, ("balance",))]
+    assert changes == [Value("coopgroup_moves_total", 1, ("balance",))]
 
 
 def test_moves_name_their_reason() -> None:

@@ -1,4 +1,4 @@
-"""Records reach the exporter in order, and hold up no member."""
+"""Values of all members, also of those that are gone or cannot be read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ import pytest
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.health.value import GroupLoad, Health
-from coopgroup.metrics.events import Change
 from coopgroup.metrics.feed import FeedOptions, MetricsFeed
 from tests.support.by_hand import Hand, by_hand
 from tests.unit.metrics.members import HEALTH, GivenProbe, told
-
-Got = list[tuple[tuple[str, str, str], Change]]
 
 
 @pytest.fixture(autouse=True)
@@ -25,43 +22,29 @@ def hand() -> Iterator[Hand]:
         yield hand
 
 
-def _feed(got: Got, drain_horizon_s: float | None = None) -> MetricsFeed:
-    options = FeedOptions(drain_horizon_s=drain_horizon_s)
-    return MetricsFeed(options, lambda labels, change: got.append((labels, change)))
+def _feed(drain_horizon_s: float | None = None) -> MetricsFeed:
+    return MetricsFeed(FeedOptions(drain_horizon_s=drain_horizon_s))
 
 
-def test_exporter_that_fails_is_counted_and_goes_on() -> None:
-    got: list[Change] = []
-
-    def fail_first(_: object, change: Change) -> None:
-        got.append(change)
-        if len(got) == 1:
-            raise OSError("no route")
-
-    feed, probe = MetricsFeed(FeedOptions(), fail_first), GivenProbe()
-    listener = feed.watch(probe)
-    listener(told())
-    listener(told())
-    feed.drain()
-    assert len(got) == 2
-    assert feed.dropped == 1
+def _committed(feed: MetricsFeed) -> object:
+    return feed.values()["coopgroup_commits_total"]["g", "c", "", "committed"]
 
 
 def test_member_that_is_gone_has_no_gauges_but_its_commits_stay() -> None:
-    feed = _feed([])
+    feed = _feed()
     kept, gone = GivenProbe(), GivenProbe()
     for probe in (kept, gone):
         feed.watch(probe)
         probe.meter.add(0.1, is_committed=True)
     held = len(HEALTH.owned)
     assert held > 0
-    assert set(feed.gauges()["coopgroup_assigned_partitions"].values()) == {2 * held}
-    assert [one.by_outcome["committed"] for one in feed.commits().values()] == [2]
+    assert set(feed.values()["coopgroup_assigned_partitions"].values()) == {2 * held}
+    assert _committed(feed) == 2
     gone.meter.add(0.1, is_committed=True)  # the last commit, after the last collection
     del gone, probe
     gc.collect()
-    assert set(feed.gauges()["coopgroup_assigned_partitions"].values()) == {held}
-    assert [one.by_outcome["committed"] for one in feed.commits().values()] == [3]
+    assert set(feed.values()["coopgroup_assigned_partitions"].values()) == {held}
+    assert _committed(feed) == 3
 
 
 def test_member_that_cannot_be_read_hides_no_other() -> None:
@@ -71,18 +54,18 @@ def test_member_that_cannot_be_read_hides_no_other() -> None:
                 raise RuntimeError("closed")
             return HEALTH
 
-    feed = _feed([])
+    feed = _feed()
     broken, fine = Broken(), GivenProbe()
     feed.watch(broken)
     feed.watch(fine)
     broken.group_load = GroupLoad(
         members=1, partitions=1, lag=0, arrivals_per_s=None, rates_per_s=()
     )
-    assert "coopgroup_standbys" in feed.gauges()
+    assert "coopgroup_standbys" in feed.values()
 
 
 def test_wanted_members_follow_the_look_ups_of_the_leader() -> None:
-    feed, probe = _feed([], drain_horizon_s=60.0), GivenProbe()
+    feed, probe = _feed(drain_horizon_s=60.0), GivenProbe()
     listener = feed.watch(probe)
     assert feed.looks
     probe.group_load = GroupLoad(
@@ -98,7 +81,7 @@ def test_wanted_members_follow_the_look_ups_of_the_leader() -> None:
 
 
 def test_feed_that_is_dropped_is_collected_before_its_jobs(hand: Hand) -> None:
-    feed = _feed([], drain_horizon_s=60.0)
+    feed = _feed(drain_horizon_s=60.0)
     feed.put(None, told())
     hand.run()
     feed.put(None, told())

@@ -10,8 +10,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from coopgroup.kafka.records.commit_meter import COMMIT_BUCKETS_S
 from coopgroup.metrics import METRICS, OpenTelemetryMetrics
-from coopgroup.metrics.attributes import NAMES
-from coopgroup.metrics.names import COMMON_LABELS
+from coopgroup.metrics.names import ATTRIBUTES, COMMON_LABELS
 from coopgroup.telemetry import StateChanged
 from tests.unit.metrics.members import GivenProbe, told
 
@@ -22,8 +21,7 @@ def _new(*, per_partition: bool = False) -> tuple[OpenTelemetryMetrics, InMemory
     return OpenTelemetryMetrics(meter_provider=provider, per_partition=per_partition), reader
 
 
-def _points(metrics: OpenTelemetryMetrics, reader: InMemoryMetricReader) -> dict[str, list[Any]]:
-    metrics._feed.drain()  # noqa: SLF001  (the thread would do it a moment later)
+def _points(reader: InMemoryMetricReader) -> dict[str, list[Any]]:
     found = reader.get_metrics_data()
     assert found is not None
     return {
@@ -40,7 +38,7 @@ def test_events_become_counters_and_histograms_with_attributes() -> None:
     listener = metrics.watch_member(probe)
     listener(told(StateChanged(before="stable", after="joining", cause="a round has begun")))
     listener(told())
-    points = _points(metrics, reader)
+    points = _points(reader)
     (rebalances,) = points["coopgroup.rebalances"]
     assert rebalances.value == 1
     assert rebalances.attributes == {
@@ -51,6 +49,10 @@ def test_events_become_counters_and_histograms_with_attributes() -> None:
     }
     (duration,) = points["coopgroup.rebalance_duration"]
     assert (duration.count, duration.explicit_bounds[0]) == (1, 0.01)
+    listener(told())
+    listener(told())
+    (more,) = _points(reader)["coopgroup.rebalances"][1:]
+    assert (more.value, more.attributes["coopgroup.cause"]) == (2, "follow_up")
 
 
 def test_gauges_and_commits_are_read_at_each_collection() -> None:
@@ -58,7 +60,7 @@ def test_gauges_and_commits_are_read_at_each_collection() -> None:
     probe = GivenProbe()
     probe.meter.add(0.5, is_committed=True)
     metrics.watch_member(probe)
-    points = _points(metrics, reader)
+    points = _points(reader)
     assert [one.value for one in points["coopgroup.assigned_partitions"]] == [2]
     assert sorted(one.value for one in points["coopgroup.commits"]) == [0, 1]
     assert [one.value for one in points["coopgroup.dropped_telemetry"]] == [0]
@@ -76,7 +78,7 @@ def test_durations_of_commits_are_a_histogram_with_exact_counts_and_sum() -> Non
     metrics.watch_member(probe)
     for seconds in (0.011, 0.02, 0.5, 99.0):  # 0.5 is a bound
         probe.meter.add(seconds, is_committed=True)
-    (point,) = _points(metrics, reader)["coopgroup.commit_duration"]
+    (point,) = _points(reader)["coopgroup.commit_duration"]
     assert point.explicit_bounds == COMMIT_BUCKETS_S
     counts = dict(zip((*COMMIT_BUCKETS_S, "more"), point.bucket_counts, strict=True))
     assert {bound: count for bound, count in counts.items() if count} == {
@@ -86,12 +88,12 @@ def test_durations_of_commits_are_a_histogram_with_exact_counts_and_sum() -> Non
     }
     assert point.sum == pytest.approx(99.531)
     probe.meter.add(0.3, is_committed=False)
-    _points(metrics, reader)
+    _points(reader)
     del probe
-    (point,) = _points(metrics, reader)["coopgroup.commit_duration"]
+    (point,) = _points(reader)["coopgroup.commit_duration"]
     assert (point.count, point.sum) == (5, pytest.approx(99.831))
 
 
 def test_every_label_has_an_attribute() -> None:
     labels = {*COMMON_LABELS, *(label for one in METRICS.values() for label in one.labels)}
-    assert labels == NAMES.keys()
+    assert labels == ATTRIBUTES.keys()

@@ -1,9 +1,5 @@
 """Hand-made histories of a group: members start, restart and share partitions."""
 
-import numpy as np
-import numpy.typing as npt
-from attrs import frozen
-
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.telemetry import (
     EndCause,
@@ -18,13 +14,6 @@ from coopgroup.telemetry import (
     StopReason,
     WarmupsChanged,
 )
-
-
-@frozen(kw_only=True)
-class Samples:
-    times_ms: npt.NDArray[np.int64]
-    lags: npt.NDArray[np.int64] | npt.NDArray[np.float64]
-    resources: ResourceSet
 
 
 class Story:

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pytest
 from bokeh.models import ColumnDataSource
 
-from coopgroup.report.drawing import draw_history
+from coopgroup.core.model import ResourceSet
+from coopgroup.report.drawing import Drawing, draw_history
 from coopgroup.report.history import facts_of, history_of
 from coopgroup.report.history.lag_lines import lag_lines
 from coopgroup.report.palette import paints
@@ -26,6 +27,8 @@ from coopgroup.simulator.scenario import (
     Span,
     Topic,
 )
+from coopgroup.telemetry import AssignmentReceived
+from tests.unit.report.histories import Story
 
 Array = npt.NDArray[np.float64]
 
@@ -51,6 +54,15 @@ POLICIES = (
 )
 
 
+def sources_of(drawing: Drawing) -> dict[str, Any]:
+    return {
+        source.name: source.data
+        for figure in drawing.figures
+        for source in figure.select({"type": ColumnDataSource})
+        if isinstance(source, ColumnDataSource) and source.name
+    }
+
+
 class Drawn:
     """The data of all figures of a run, from its begin of the window to its end, in seconds."""
 
@@ -61,11 +73,7 @@ class Drawn:
         paint = paints(len(self.history.ledger.clients))
         self.drawing = draw_history(self.history, paint, self.lag)
         self.from_s = (run.begin_ms - self.history.ledger.begin_ms) / 1_000
-        self.sources: dict[str, Any] = {}
-        for figure in self.drawing.figures:
-            for source in figure.select({"type": ColumnDataSource}):
-                if isinstance(source, ColumnDataSource) and source.name:
-                    self.sources[source.name] = source.data
+        self.sources = sources_of(self.drawing)
 
     def figure(self, name: str) -> Any:  # noqa: ANN401 - Bokeh's types hide most properties
         (found,) = (one for one in self.drawing.figures if one.name == name)
@@ -131,3 +139,19 @@ def test_rows_of_warm_ups_are_the_warm_ups() -> None:
         in_window = sum(at_s >= one.from_s for at_s in one.sources[f"{order}_moved"]["x"])
         warm_moves = one.run.measures.moved - one.run.measures.moved_cold
         assert in_window >= warm_moves > 0
+
+
+def test_time_in_which_a_silent_member_may_have_worked_is_hatched() -> None:
+    """Real consumers: the second one is killed at 20 s, and the round at 30 s shows it."""
+    story, both = Story(), ResourceSet({"orders": [0, 1]})
+    story.lead(0, ["a", "b"], granted=both)
+    for number, name in enumerate(("a", "b")):
+        received = AssignmentReceived(leader=name == "a", session_timeout_ms=8_000)
+        story.write(100, name, received)
+        story.work(200, name, ResourceSet({"orders": [number]}))
+    story.lead(30_000, ["a"], lost=ResourceSet({"orders": [1]}))
+    history = history_of(story.envelopes)
+    data = sources_of(draw_history(history, paints(2), None))["by_name_unsure"]
+    assert (data["left"].tolist(), data["right"].tolist()) == ([22.0], [30.0])
+    assert (data["who"], data["pattern"]) == (["perhaps b"], ["/"])
+    assert "by_name_unsure" not in drawn(POLICIES[0]).sources

@@ -10,6 +10,7 @@ import pytest
 from attrs import frozen
 
 from coopgroup.core.model import ResourceSet
+from coopgroup.core.telemetry.lag_history import LagHistory
 from coopgroup.errors import ConfigurationError
 from coopgroup.report import (
     Objection,
@@ -18,7 +19,7 @@ from coopgroup.report import (
     write_run_page,
 )
 from coopgroup.telemetry import RoundRefused
-from tests.unit.report.histories import Samples, Story, rolling_bounce
+from tests.unit.report.histories import Story, rolling_bounce
 
 
 @frozen(kw_only=True)
@@ -37,7 +38,7 @@ def run(policy: str = "deferred", *, seed: int = 1, **changed: Any) -> Any:  # n
         "seed": seed,
         "telemetry": rolling_bounce(6, 2),
         "violations": (),
-        "lag": Samples(
+        "lag": LagHistory(
             times_ms=np.arange(0, 30_000, 500),
             lags=np.ones((60, 6), dtype=np.int64),
             resources=ResourceSet({"orders": range(6)}),

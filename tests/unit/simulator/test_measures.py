@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.resource_set import Resource
+from coopgroup.core.telemetry.lag_history import LagHistory
 from coopgroup.core.telemetry.records import (
     ProcessPaused,
     ProcessResumed,
@@ -29,7 +30,6 @@ from coopgroup.simulator.scenario import (
     Topic,
 )
 from coopgroup.simulator.scenario.times import Lifetimes
-from coopgroup.simulator.world.load import LagHistory
 from coopgroup.telemetry import Envelope, Record, StopReason
 from tests.support.ledgers import Interval, ledger_of
 

@@ -273,7 +273,7 @@ def episodes(
 def brokers_of(
     bootstrap_server: str, config: Sequence[str], kafka_option: Sequence[str]
 ) -> tuple[Brokers, dict[str, str]]:
-    """Return the cluster, and the options with which Spark reads from it."""
+    """Return the cluster, and the options of Spark's source for it."""
     from coopgroup.pipeline.ends import Brokers  # noqa: PLC0415 - needs the extra
 
     settings = {"bootstrap.servers": bootstrap_server, **pairs(config, "--config")}
@@ -429,7 +429,9 @@ def compute_lag(
     until_ms = min(now_ms, tables.as_of_ms() or now_ms)
     first_ms = max(scope.since_ms, first_ms)
     every_ms = ends.step_ms(first_ms, until_ms) if every_s is None else int(every_s * _MS_PER_S)
-    moments = range(0) if is_now else ends.grid_ms(first_ms, until_ms, every_ms)
+    grid = range(0) if is_now else ends.grid_ms(first_ms, until_ms, every_ms)
+    # The end of the history is the newest moment with a known lag.
+    moments = grid if is_now else [*grid, until_ms]
     ends.write_ends(tables, brokers, topics, moments, now_ms)
     write_lag(tables, reset, scope, with_loads=with_loads)
     return True

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MoveBudget"]
 
+GAIN_MIN: Final = 0.05  # smaller differences are noise: lags and rates change all the time
 _LOOKS_MAX: Final = 20_000  # takes some seconds; a group that large continues in its next round
 
 
@@ -29,8 +30,8 @@ class MoveBudget:
         looks_left: how many more times an assignor may look for a move.
     """
 
-    gain_min: float
     moves_left: int | None
+    gain_min: float = GAIN_MIN
     looks_left: int = field(factory=lambda: _LOOKS_MAX)
 
     def affords(self, moves: Int64Array) -> BoolArray:

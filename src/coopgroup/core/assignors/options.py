@@ -9,29 +9,7 @@ from coopgroup.errors import ConfigurationError
 if TYPE_CHECKING:
     from attrs import Attribute
 
-__all__ = ["count", "count_or_none", "share", "yes_or_no"]
-
 _MAX: Final = 2**31 - 1  # sums with it fit into an int64
-
-
-def yes_or_no(_: object, attribute: Attribute[bool], given: object) -> None:
-    """Refuse a value that is not a boolean.
-
-    Raises:
-        ConfigurationError: the value is not true or false.
-    """
-    if not isinstance(given, bool):
-        raise ConfigurationError(attribute.name, given, "true or false")
-
-
-def count(_: object, attribute: Attribute[int], given: object) -> None:
-    """Refuse a value that is not a positive integer of 32 bits.
-
-    Raises:
-        ConfigurationError: the value is not an integer from 1 to 2147483647.
-    """
-    if type(given) is not int or not 1 <= given <= _MAX:  # `True` must not count as 1
-        raise ConfigurationError(attribute.name, given, f"an integer from 1 to {_MAX}")
 
 
 def count_or_none(_: object, attribute: Attribute[int | None], given: object) -> None:

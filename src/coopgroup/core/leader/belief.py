@@ -14,8 +14,9 @@ against false claims are in this file. `resolve_claims` decides between the rema
    that it did not complete, perhaps no member has, so a member may also own what it may have owned
    before them.
    Exception: a static member keeps its place even if it misses rounds. Its late join claims what
-   it owned before them. If the leader does not know that, or could not read a member's last
-   subscription, the member may own all that no other member owned in the last round.
+   it owned before them. A member whose last subscription was unreadable may own what it may have
+   owned before. If the leader does not know that, the member may own all that no other member owned
+   in the last round.
 3. A member that had to stop a resource may still be working, so its claim counts until the member
    gives it up. Exception: the member was never known to own the resource. It claimed the resource
    together with another member, against a newer claim, or without a subscription. Such a claim
@@ -118,6 +119,9 @@ def remember_given(
     given = []
     for number, (claim, share) in enumerate(zip(believed.claims, assigned, strict=True)):
         before, told = last.given_to(claim), claim.owned - share
+        if not claim.readable:
+            given.append(last.unheard(claim, before, ResourceSet.union_all([EMPTY, *assigned])))
+            continue
         revoked: list[Revoked] = []
         for one in () if before is None else before.revoked:
             still = told & one.resources
@@ -136,7 +140,7 @@ def remember_given(
             Given(
                 member_id=claim.member_id,
                 instance_id=claim.instance_id,
-                assigned=share if claim.readable else None,
+                assigned=share,
                 revoked=tuple(revoked),
                 earlier=last.owned_earlier(claim),
                 is_refused=claim.member_id in believed.liars,
@@ -227,6 +231,32 @@ class _LastRound:
         if given.assigned is None or (given.earlier is None and not completed):
             return own | (claim.owned - self.owned)
         return own if completed or given.earlier is None else own | given.earlier
+
+    def unheard(self, claim: MemberClaim, before: Given | None, granted: ResourceSet) -> Given:
+        """Return what an unreadable member may own: no more than before this round.
+
+        Args:
+            claim: the member.
+            before: what it may have owned before; None if that is unknown.
+            granted: what this round assigned to any member. A claim could tie with the new owner's.
+        """
+        if before is None:
+            unknown = self.by_id is None
+            before = Given(
+                member_id=claim.member_id, instance_id=None, assigned=None if unknown else EMPTY
+            )
+        assigned, revoked = before.assigned, before.revoked
+        return attrs.evolve(
+            before,
+            member_id=claim.member_id,
+            instance_id=claim.instance_id,
+            assigned=None if assigned is None else assigned - granted,
+            revoked=tuple(
+                attrs.evolve(one, resources=rest)
+                for one in revoked
+                if (rest := one.resources - granted)
+            ),
+        )
 
     @cached_property
     def owned(self) -> ResourceSet:

@@ -80,21 +80,21 @@ class BalanceRule:
 
     Attributes:
         interval_ms: time between two checks of the lags.
-        ratio: a member above this multiple of the mean lag is overloaded.
-        calm_ratio: a member at or below this multiple is no longer overloaded.
-        looks: number of consecutive checks that must show it.
         lag_min: a member with less lag than this, in records, is never overloaded.
         cooldown_ms: time from a balancing round to the next check, so that its effect shows.
         moves_max: how many resources one round takes from their owners.
+        ratio: a member above this multiple of the mean lag is overloaded.
+        calm_ratio: a member at or below this multiple is no longer overloaded.
+        looks: number of consecutive checks that must show it.
     """
 
     interval_ms: int
-    ratio: float
-    calm_ratio: float
-    looks: int
     lag_min: int
     cooldown_ms: int
     moves_max: int
+    ratio: float = 1.5
+    calm_ratio: float = 1.25
+    looks: int = 3
 
 
 def speeds(group: GroupSnapshot) -> Float64Array:

@@ -22,19 +22,12 @@ from attrs import frozen
 
 if TYPE_CHECKING:
     from coopgroup.core.model.group import GroupSnapshot
+    from coopgroup.core.model.lags import Lags
     from coopgroup.core.model.plan import RoundPlan
-    from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array, ResourceSet
+    from coopgroup.core.model.resource_set import BoolArray, Int32Array
     from coopgroup.core.policies.state import PolicyState
 
-__all__ = ["LagFigures", "Offer", "Policy", "RoundContext", "StagedRound"]
-
-
-class LagFigures(Protocol):
-    """The lags that a leader knows."""
-
-    def aligned(self, resources: ResourceSet) -> Int64Array:
-        """Return the lag of each of R resources, at least 0, and 0 if unknown: int64 (R,)."""
-        ...
+__all__ = ["Offer", "Policy", "RoundContext", "StagedRound"]
 
 
 @frozen(kw_only=True)
@@ -62,7 +55,7 @@ class RoundContext:
     now_ms: int
     state: PolicyState | None
     balance: bool = False
-    lags: LagFigures | None = None
+    lags: Lags | None = None
     protocol: str = ""
     after_broker: bool = False
     round_generation: int | None = None

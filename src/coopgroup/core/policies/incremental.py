@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import field, frozen
 
 from coopgroup.core.policies.balance import BalanceRule
-from coopgroup.core.policies.options import check_option, check_ratio
+from coopgroup.core.policies.options import check_option
 from coopgroup.core.policies.waiting.rounds import Delays, Ration, offer_round, stage_round
 from coopgroup.core.policies.warming.option import Warmup, read_warmup
 from coopgroup.errors import ConfigurationError
@@ -72,28 +72,6 @@ def _check_interval(
         )
 
 
-def _ratio(policy: IncrementalPolicy, attribute: Attribute[float], value: float) -> None:
-    check_ratio(policy.name, attribute.name, value, least=1)
-
-
-def _calm_ratio(
-    policy: IncrementalPolicy, attribute: Attribute[float | None], value: float | None
-) -> None:
-    if value is None:
-        return
-    check_ratio(policy.name, attribute.name, value, least=1)
-    if value > policy.lag_imbalance_ratio:
-        raise ConfigurationError(
-            f"{attribute.name} of policy {policy.name}",
-            value,
-            f"at most lag_imbalance_ratio ({policy.lag_imbalance_ratio:g})",
-        )
-
-
-def _looks(policy: IncrementalPolicy, attribute: Attribute[int], value: int) -> None:
-    check_option(policy.name, attribute.name, value, least=1)
-
-
 def _delay_or_none(
     policy: IncrementalPolicy, attribute: Attribute[int | None], value: int | None
 ) -> None:
@@ -115,11 +93,6 @@ class IncrementalPolicy:
             all.
         lag_check_interval_ms: time between two checks of the lags, in ms, for assignors that read
             lags; None for never.
-        lag_imbalance_ratio: a member above this multiple of the mean lag is overloaded.
-        lag_calm_ratio: a member at or below this multiple is no longer overloaded; None for halfway
-            from 1 to `lag_imbalance_ratio`.
-        lag_imbalance_checks: number of consecutive checks in which a member must be overloaded
-            before resources move.
         lag_imbalance_min: a member with less lag than this, in records, is never overloaded.
         lag_cooldown_ms: time from a balancing round to the next check, in ms; None for ten
             intervals.
@@ -127,9 +100,8 @@ class IncrementalPolicy:
 
     Raises:
         ConfigurationError: an option is not an integer, is negative or above 2147483647; the ration
-            is 0; there is an interval without a ration; a ratio is less than 1, or the lower ratio
-            exceeds the upper; lags are to be balanced with a ration of 1; or `warmup` is not a
-            `Warmup`, nor an object with its options.
+            is 0; there is an interval without a ration; lags are to be balanced with a ration of 1;
+            or `warmup` is not a `Warmup`, nor an object with its options.
     """
 
     name = "incremental"
@@ -138,9 +110,6 @@ class IncrementalPolicy:
     scheduled_rebalance_timeout_ms: int = field(default=60_000, validator=_delay)
     initial_delay_ms: int = field(default=0, validator=_delay)
     lag_check_interval_ms: int | None = field(default=None, validator=_check_interval)
-    lag_imbalance_ratio: float = field(default=1.5, validator=_ratio)
-    lag_calm_ratio: float | None = field(default=None, validator=_calm_ratio)
-    lag_imbalance_checks: int = field(default=3, validator=_looks)
     lag_imbalance_min: int = field(default=10_000, validator=_delay)
     lag_cooldown_ms: int | None = field(default=None, validator=_delay_or_none)
     warmup: Warmup | None = field(default=None, converter=read_warmup)
@@ -175,18 +144,11 @@ class IncrementalPolicy:
     @property
     def balance(self) -> BalanceRule | None:
         """The rule of the lag balance, with defaults filled in; None if it is off."""
-        interval_ms, calm, cooldown_ms = (
-            self.lag_check_interval_ms,
-            self.lag_calm_ratio,
-            self.lag_cooldown_ms,
-        )
+        interval_ms, cooldown_ms = self.lag_check_interval_ms, self.lag_cooldown_ms
         if interval_ms is None:
             return None
         return BalanceRule(
             interval_ms=interval_ms,
-            ratio=self.lag_imbalance_ratio,
-            calm_ratio=(1 + self.lag_imbalance_ratio) / 2 if calm is None else calm,
-            looks=self.lag_imbalance_checks,
             lag_min=self.lag_imbalance_min,
             cooldown_ms=_COOLDOWN_INTERVALS * interval_ms if cooldown_ms is None else cooldown_ms,
             moves_max=self.ration.moves_max,

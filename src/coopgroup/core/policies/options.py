@@ -1,7 +1,7 @@
 """Validate options of policies.
 
 Options come from code, from JSON and from scenario files. Only an integer counts as an integer:
-neither `true` nor `"5"` nor 5.0 does. Options that allow fractions also allow integers.
+neither `true` nor `"5"` nor 5.0 does.
 """
 
 from __future__ import annotations
@@ -10,10 +10,7 @@ from typing import Final
 
 from coopgroup.errors import ConfigurationError
 
-__all__ = ["check_option", "check_ratio"]
-
 _OPTION_MAX: Final = 2**31 - 1  # a delay is an int32 in the wire format
-_RATIO_MAX: Final = 1_000_000
 
 
 def check_option(policy: str, option: str, value: object, *, least: int = 0) -> None:
@@ -31,23 +28,4 @@ def check_option(policy: str, option: str, value: object, *, least: int = 0) -> 
     if type(value) is not int or not least <= value <= _OPTION_MAX:
         raise ConfigurationError(
             f"{option} of policy {policy}", value, f"an integer from {least} to {_OPTION_MAX}"
-        )
-
-
-def check_ratio(policy: str, option: str, value: object, *, least: float) -> None:
-    """Refuse a value that is not a number in range.
-
-    Args:
-        policy: name of the policy.
-        option: name of the option.
-        value: the given value.
-        least: smallest allowed value.
-
-    Raises:
-        ConfigurationError: the value is not a number from `least` to 1000000.
-    """
-    number = value if isinstance(value, int | float) and type(value) is not bool else -1
-    if not least <= number <= _RATIO_MAX:
-        raise ConfigurationError(
-            f"{option} of policy {policy}", value, f"a number from {least:g} to {_RATIO_MAX}"
         )

@@ -142,8 +142,8 @@ class Given:
     """What one member may own after a round, as far as its leader knows.
 
     Attributes:
-        assigned: what the round assigned to it; None if its claims were unreadable, and it may own
-            what no other member was assigned.
+        assigned: what the round assigned to it, or what it may have owned before if its claims were
+            unreadable; None if that is unknown, and it may own what no other member was assigned.
         revoked: what it must stop.
         earlier: what it may own instead if it has missed the round; None if unknown.
         is_refused: whether the leader ignored a claim of it.

@@ -26,16 +26,6 @@ from coopgroup.core.telemetry import records
 from coopgroup.core.telemetry.records import EndCause, Record, StopReason
 from coopgroup.errors import ConfigurationError
 
-__all__ = [
-    "CLASS_OF_KIND",
-    "REPORT",
-    "RESOURCES_MAX",
-    "SCHEMA_VERSION",
-    "Envelope",
-    "from_json",
-    "to_json",
-]
-
 SCHEMA_VERSION: Final = 1
 # Arithmetic with a longer number of a hostile writer would fail long after it was read.
 _INT_END: Final = 2**63

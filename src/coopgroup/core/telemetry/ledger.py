@@ -1,6 +1,6 @@
-"""`read_ledger`: who worked on which resource, who was warm for it, and when nobody worked.
+"""`read_ledger`: work, warm-ups and outages of a group, folded from its telemetry.
 
-All that people look at is folded here once: pages, the live view, and the measures of a simulation.
+Pages, the live view and the measures of a simulation read this one ledger, so their numbers agree.
 
 Work follows the applications (`ResourcesStarted`, `ResourcesStopped`) and not the assignments. The
 work of a process also ends with the process, and rests while the process is paused. A process that
@@ -9,9 +9,9 @@ returns under the same name starts without work.
 Real consumers write no records about processes, so the end of a killed or frozen one is inferred:
 
 - A frozen member writes late that it lost its membership. Its work ended with its lease.
-- The rounds of a group name its members. A client that writes no more, and that is in none of the
-  last rounds, has ended: its session before the first of them. Until that round it may have worked
-  (`unsure`).
+- The rounds of a group name its members. A client has ended if it writes no more, and the last
+  rounds are without it. Its work ends one session before the first of these rounds. Until that
+  round it may have worked (`unsure`).
 - Work without any end is over when another client starts on the resource, and its old owner never
   writes again.
 
@@ -155,7 +155,7 @@ class WarmSpan:
 
 @frozen(kw_only=True, eq=False)
 class Ledger:
-    """What the clients of a group did with its R resources.
+    """The work and the warm-ups of a group with R resources.
 
     Attributes:
         resources: resources that members worked on or leaders assigned.
@@ -250,11 +250,11 @@ class WarmNow:
         open: the spans that last.
     """
 
-    client: str
+    client: str = ""
     open: dict[Resource, WarmSpan] = field(factory=dict)
 
-    def take(self, at_ms: int, record: WarmupsChanged) -> Iterator[WarmSpan]:
-        """Read a record and yield the spans that it ends."""
+    def take(self, at_ms: int, record: WarmupsChanged) -> list[WarmSpan]:
+        """Read a record and return the spans that it ends."""
         for resource in record.begun:
             if resource not in self.open:
                 self.open[resource] = self._begun(resource, at_ms)
@@ -262,12 +262,11 @@ class WarmNow:
             span = self.open.get(resource) or self._begun(resource, at_ms)
             if span.warm_ms is None:
                 self.open[resource] = evolve(span, warm_ms=at_ms)
-        for resources, how in (
-            (record.moved, WarmEnd.MOVED),
-            (record.cancelled, WarmEnd.CANCELLED),
-            (record.failed, WarmEnd.FAILED),
-        ):
-            yield from self.end(at_ms, how, resources)
+        return [
+            *self.end(at_ms, WarmEnd.MOVED, record.moved),
+            *self.end(at_ms, WarmEnd.CANCELLED, record.cancelled),
+            *self.end(at_ms, WarmEnd.FAILED, record.failed),
+        ]
 
     def end(
         self, at_ms: int, how: WarmEnd, resources: Iterable[Resource] | None = None
@@ -360,7 +359,7 @@ class _Event(enum.IntEnum):
 
 @define
 class _Told:
-    """The records of a history, by what they tell.
+    """The records of a history, sorted by kind.
 
     Attributes:
         clients: by name, ascending.
@@ -540,7 +539,7 @@ def _guessed(
 
 
 def _rested(work: Spans, told: _Told) -> Spans:
-    """Return the work without the times in which the process was paused."""
+    """Return the work without the pauses of its process."""
     for client, pause_ms, resume_ms in told.pauses:
         hit = (work.owner == client) & (work.start_ms < resume_ms) & (work.end_ms > pause_ms)
         touched = work.take(hit)

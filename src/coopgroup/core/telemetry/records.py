@@ -14,36 +14,6 @@ from attrs import frozen
 
 from coopgroup.core.model import EMPTY, ResourceSet
 
-__all__ = [
-    "AssigningMoved",
-    "AssignmentReceived",
-    "AssignmentRefused",
-    "AssignmentUnreadable",
-    "BalanceRequested",
-    "ClaimRefused",
-    "CommitFailed",
-    "EndCause",
-    "FaultInjected",
-    "MemberReported",
-    "MembershipLost",
-    "OffsetsCommitted",
-    "ProcessEnded",
-    "ProcessPaused",
-    "ProcessResumed",
-    "ProcessStarted",
-    "Record",
-    "RequestRefused",
-    "ResourcesStarted",
-    "ResourcesStopped",
-    "RoundDecided",
-    "RoundRefused",
-    "StateChanged",
-    "StopReason",
-    "SubscriptionUnreadable",
-    "WarmupsChanged",
-    "WorkFailed",
-]
-
 
 class StopReason(enum.StrEnum):
     """Why a member stopped working on resources."""

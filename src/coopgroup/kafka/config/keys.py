@@ -229,7 +229,7 @@ _OWN: Final = (
         _OURS,
         Topic(),
         "a topic that members add their [telemetry](telemetry.md#the-topic) to; no topic if not "
-        "given. `coopgroup telemetry create` creates it",
+        "given. `coopgroup setup` creates `coopgroup-telemetry`",
         groups=True,
     ),
     Key(
@@ -287,8 +287,9 @@ _OWN: Final = (
         "coopgroup.bell.topic",
         _OURS,
         Topic(),
-        "a topic that tells members of a round ahead of their heartbeats ([the bell](bell.md)). If "
-        "not given, members wait for their heartbeats",
+        "a topic that tells members of a round ahead of their heartbeats ([the bell](bell.md)). A "
+        "member uses the topic of the default if the cluster has it. Empty: no bell",
+        default=BELL_TOPIC,
         groups=True,
     ),
     Key(

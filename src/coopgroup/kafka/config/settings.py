@@ -48,6 +48,7 @@ OWN_PROTOCOL: Final = "coopgroup"
 _LOOKUPS: Final = 6
 _RECONNECT_MS: Final = 120
 _QUEUE_BACKOFF: Final = "fetch.queue.backoff.ms"
+_BELL: Final = "coopgroup.bell.topic"
 # Kafka's names of metrics, like those of topics, have no other characters.
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9._-]")
 _CLIENT_ID_MAX: Final = 64
@@ -71,6 +72,7 @@ class ConsumerSettings:
         strategies: those of `partition.assignment.strategy`, empty without it.
         policy, assignor: choices of the configuration; arguments of the constructor replace them.
         bell_topic: topic of the bell, None without one.
+        names_bell: whether the configuration names that topic, so that the cluster should have it.
         telemetry_topic: topic that the member adds its telemetry to, None for none.
         telemetry_report_ms: time between two reports to this topic, in ms; 0 for no reports.
         state_dir: directory that keeps the member's identity after its process ends, None for none.
@@ -90,6 +92,7 @@ class ConsumerSettings:
     policy: PolicyChoice | None
     assignor: AssignorChoice | None
     bell_topic: str | None
+    names_bell: bool
     state_dir: str | None
     telemetry_file: str | None
     telemetry_limits: FileLimits
@@ -118,7 +121,11 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
     Raises:
         ConfigurationError: a key is unknown, refused, or has a value that it cannot have.
     """
-    given = {"client.id": _client_id(gethostname()), **configuration}
+    given = {
+        "client.id": _client_id(gethostname()),
+        _BELL: KEYS[_BELL].default,
+        **configuration,
+    }
     check_keys(given)
     member = _member_config(given)
     isolation = text(given.get("isolation.level", "read_committed")).lower()
@@ -148,7 +155,8 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
         leader_timeout_ms=whole(given, "coopgroup.leader.timeout.ms"),
         policy=given.get("coopgroup.policy"),
         assignor=given.get("coopgroup.assignor"),
-        bell_topic=given_text(given, "coopgroup.bell.topic"),
+        bell_topic=given_text(given, _BELL),
+        names_bell=_BELL in configuration,
         state_dir=given_text(given, "coopgroup.state.dir"),
         telemetry_file=given_text(given, "coopgroup.telemetry.file"),
         telemetry_limits=FileLimits(
@@ -251,7 +259,7 @@ def _member_config(given: Mapping[str, Any]) -> MemberConfig:
         request_timeout_ms=whole(given, "socket.timeout.ms"),
         window_heartbeat_interval_ms=whole(given, "coopgroup.window.heartbeat.interval.ms"),
         keeps_identity=given_text(given, "coopgroup.state.dir") is not None,
-        has_bell=given_text(given, "coopgroup.bell.topic") is not None,
+        has_bell=given_text(given, _BELL) is not None,
     )
 
 

@@ -6,8 +6,9 @@ broker serves one request of a connection at a time. The connection for rings is
 ring. Look-ups of the leader use the connection of the member's own look-ups.
 
 Rules of this file: everything runs on the transport's thread, except `ring` and `finish`. Nothing
-here is needed for correctness, so no failure is an error. A missing topic or right is one warning,
-and is tried again after minutes. Other failures are tried again after a pause.
+here is needed for correctness, so no failure is an error. A missing topic or right is one warning
+if the configuration names the topic, and is tried again after minutes. Other failures are tried
+again after a pause.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class TopicBell:
 
     Attributes:
         heard: called on the transport's thread when the group rang.
-        warn: called with an event and its fields.
+        found: called when the bell's partition is found, so that rings will be heard.
+        warn: called with an event and its fields; None if the topic need not exist.
         timeout_ms: time limit of a request; the broker may hold a Fetch for longer.
     """
 
@@ -73,7 +75,8 @@ class TopicBell:
     topic: str
     group_id: str
     heard: Callable[[], None]
-    warn: Callable[..., None]
+    found: Callable[[], None]
+    warn: Callable[..., None] | None
     timeout_ms: int
     _place: _Place | None = field(default=None, init=False)
     _offset: int | None = field(default=None, init=False)
@@ -135,6 +138,7 @@ class TopicBell:
             self._try_again(answer)
             return
         self._place = _Place(partition=answer.partition, leader=answer.leader)
+        self.found()
         for _ in range(self._unsent):
             self._send_ring(self._place, is_repeated=False)
         self._unsent = 0
@@ -264,6 +268,6 @@ class TopicBell:
             )
 
     def _warn_of(self, what: str, code: int) -> None:
-        if what not in self._warned:
+        if what not in self._warned and self.warn is not None:
             self._warned.add(what)
             self.warn("bell_unavailable", topic=self.topic, action=what, error=TOPIC_REFUSALS[code])

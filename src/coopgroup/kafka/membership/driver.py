@@ -148,6 +148,7 @@ class GroupDriver:
         calm_until_s: when this thread will act next; None if it awaits an answer, or tries again.
         fence: fence of the current membership, or of the last membership after a loss.
         watcher: begins its work on this thread when it is due.
+        on_bell: called when the cluster has the bell's topic.
         is_running: whether the group's thread was started and has not ended.
         member: the member after the last step, for readers on other threads.
     """
@@ -169,6 +170,7 @@ class GroupDriver:
     fence: Fence = field(factory=Fence, init=False)
     watcher: Watcher | None = field(default=None, init=False)
     is_running: bool = field(default=False, init=False)
+    on_bell: Callable[[], None] = field(default=lambda: None, init=False)
     leader: RoundLeader = field(init=False)
     transport: GroupTransport = field(init=False)
     _bell: Bell | None = field(init=False)
@@ -230,9 +232,13 @@ class GroupDriver:
             topic=topic,
             group_id=self.settings.member.group_id,
             heard=lambda: self.post(BellRang()),
-            warn=self.sink.warn,
+            found=self._find_bell,
+            warn=self.sink.warn if self.settings.names_bell else None,
             timeout_ms=self.settings.member.request_timeout_ms,
         )
+
+    def _find_bell(self) -> None:
+        self.on_bell()
 
     @property
     def _told(self) -> Application:

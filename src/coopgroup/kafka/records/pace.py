@@ -44,13 +44,16 @@ class Pace:
 
     Attributes:
         idle_s: longest slice, in seconds: of a consumer that is idle, or that has expected a notice
-            for long. confluent_kafka looks for signals as often as `IDLE_S`. A member with a bell
-            has `BELL_S`.
+            for long. confluent_kafka looks for signals as often as `IDLE_S`.
     """
 
     idle_s: float = QUIET_S
     _since_s: float = field(default=math.inf, init=False)
     _heard_s: float = field(default=math.inf, init=False)
+
+    def hear_bell(self) -> None:
+        """Note that the bell may ring at any time from now on."""
+        self.idle_s = BELL_S
 
     def restart(self) -> None:
         """Begin with short slices again: another notice often follows a notice."""

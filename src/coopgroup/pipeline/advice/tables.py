@@ -22,7 +22,7 @@ from pyspark.sql import functions as sql
 from coopgroup.core.policies.registry import policy_names
 from coopgroup.pipeline.advice.cost import LADDER_MS, MoveCost
 from coopgroup.pipeline.advice.history import GroupHistory, Observed, Seen, episodes_of
-from coopgroup.pipeline.episodes.processes import members_of, states_of
+from coopgroup.pipeline.episodes.processes import EAGER, members_of, states_of
 from coopgroup.pipeline.episodes.returns import LIKELY, PROVEN
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.simulator.scenario import Choice, How
@@ -45,8 +45,6 @@ _MOVES_MIN: Final = 5
 _WATCHED_MS_MIN: Final = LADDER_MS[-1]
 _JOINS: Final = ("join", "exchange")
 _WAITING: Final = ("deferred", "incremental")
-_EAGER: Final = ("range", "roundrobin", "sticky", "default")
-"""Protocols of clients that stop everything in a rebalance (`default` is Kafka Connect's)."""
 
 
 class Readable(Protocol):
@@ -335,7 +333,7 @@ def _today(tables: Readable, group: str) -> tuple[Choice, tuple[str, ...]]:
     states = _of(tables, "generations", group).where("protocol is not null")
     newest = states.orderBy(sql.col("at_ms").desc()).select("protocol").first()
     protocol = None if newest is None else newest.protocol
-    name = "eager" if protocol in _EAGER else "simple"
+    name = "eager" if protocol in EAGER else "simple"
     how = f"by its protocol {protocol!r}" if protocol else "as nothing says otherwise"
     return Choice(name=name), (f"Today's policy is taken for {name}, {how}; --today says better.",)
 

@@ -8,9 +8,9 @@ the new owner has not yet committed in the previous generation, and the old owne
 longer. So if the work stopped, it stopped within the gap between commits that contains the end of
 the round. The estimate is the gap less one usual interval.
 
-A gap counts if the partition changed its owner or had no owner, or if the gap is more than twice
-the usual interval. The second case shows groups that stop all partitions for a rebalance and
-reassign them to the same owners.
+A gap counts if the partition changed its owner or had no owner, or if the group's protocol stops
+all partitions for a rebalance. A gap of more than twice the usual interval counts, too: members may
+stop partitions although their protocol does not demand it.
 
 A partition without records is not committed either, and its gap looks like an outage. Three rules
 keep such gaps apart, and `_bounded` and `_judged` apply them:
@@ -19,8 +19,8 @@ keep such gaps apart, and `_bounded` and `_judged` apply them:
 - A group waits for a silent member for at most its session time-out plus the rebalance time-out.
   A longer gap has another reason, and is not observed.
 - The error is one usual interval only if records arrived all the time: the owner has caught up
-  with them after the gap, and they were enough to tell (`_TELLING_RECORDS`). Otherwise the outage
-  may have any length up to the gap.
+  after the gap. Few records prove nothing (`_TELLING_RECORDS`). Otherwise the outage may have any
+  length up to the gap.
 
 If two of these rules bound an outage, the tighter one counts. A group that died has an open outage:
 the time from its last commits until the end of the history.
@@ -74,7 +74,7 @@ def outages_of(
     # Before its first owner, a partition has no outage.
     moments = changes.where(sql.col("lost_ms").isNotNull()).select(
         *(*_PARTITION, "at_ms", "lost_ms", "first_state", "first_generation"),
-        (sql.col("is_move") | sql.col("is_resumed")).alias("is_changed"),
+        (sql.col("is_move") | sql.col("is_resumed") | sql.col("is_stopped")).alias("is_changed"),
     )
     is_visible = sql.col("usual_ms").isNotNull() & sql.col("end_ms").isNotNull()
     gap_ms = sql.col("end_ms") - sql.col("begin_ms")
@@ -206,7 +206,7 @@ def _judged(rows: DataFrame, patience: DataFrame) -> DataFrame:
     )
     return known.select(
         *(*_PARTITION, "first_state", "first_generation"),
-        begin_ms.alias("begin_ms"),
+        (sql.col("end_ms") - unavailable_ms).alias("begin_ms"),
         "end_ms",
         sql.coalesce(is_observed, sql.lit(0).cast("boolean")).alias("is_observed"),
         sql.lit(HISTORY).alias("source"),
@@ -274,7 +274,7 @@ def open_outages_of(
     error_ms = sql.coalesce(sql.col("usual_ms") + sql.col("waited_ms") - begin_ms, unavailable_ms)
     return rows.select(
         *(*_PARTITION, "first_state", "first_generation"),
-        begin_ms.alias("begin_ms"),
+        (sql.lit(as_of_ms) - unavailable_ms).alias("begin_ms"),
         sql.lit(None).cast("long").alias("end_ms"),
         sql.col("usual_ms").isNotNull().alias("is_observed"),
         sql.lit(HISTORY).alias("source"),

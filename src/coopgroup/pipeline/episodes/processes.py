@@ -27,8 +27,10 @@ from coopgroup.pipeline.asof import in_log_order
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["holders_of", "members_of", "states_of", "steps_of", "worked_commits"]
+__all__ = ["EAGER", "holders_of", "members_of", "states_of", "steps_of", "worked_commits"]
 
+EAGER: Final = ("range", "roundrobin", "sticky", "default")
+"""Protocols of clients that stop everything in a rebalance (`default` is Kafka Connect's)."""
 _LIFE: Final = ("group", "life")
 _GENERATION: Final = ("group", "generation")
 _CLIENT: Final = ("group", "client_id", "client_host")
@@ -42,10 +44,10 @@ def states_of(generations: DataFrame) -> DataFrame:
         generations: the table.
 
     Returns:
-        (group, life, generation, at_ms, member_count, SOURCE, state, is_restart, ended_ms).
-        `state` counts from 1 within the group, over all lives. `at_ms` is the end of the round, or
-        the time of the record for a restart. `ended_ms` is the end of the life, null for the
-        present one.
+        (group, life, generation, at_ms, member_count, protocol, SOURCE, state, is_restart,
+        ended_ms). `state` counts from 1 within the group, over all lives. `at_ms` is the end of the
+        round, or the time of the record for a restart. `ended_ms` is the end of the life, null for
+        the present one.
     """
     order = Window.partitionBy("group").orderBy("source_offset")
     before = order.rowsBetween(Window.unboundedPreceding, -1)
@@ -70,7 +72,7 @@ def states_of(generations: DataFrame) -> DataFrame:
         sql.when(sql.col("is_restart"), sql.col("written_ms"))
         .otherwise(sql.col("at_ms"))
         .alias("at_ms"),
-        *("member_count", *_SOURCE),
+        *("member_count", "protocol", *_SOURCE),
         sql.row_number().over(order).alias("state"),
         *("is_restart", "ended_ms"),
     )

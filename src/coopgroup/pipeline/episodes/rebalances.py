@@ -28,6 +28,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
 from coopgroup.pipeline.asof import with_last
+from coopgroup.pipeline.episodes.processes import EAGER
 from coopgroup.pipeline.schemas import TABLES
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ def owner_changes(holders: DataFrame, numbered: DataFrame) -> DataFrame:
         numbered: from `numbered_steps`.
 
     Returns:
-        The columns of `holders`, with `first_state` and `first_generation`; `lost_ms`, when the
+        The columns of `holders`, with `first_state` and `first_generation`; `is_stopped`, whether
+        the protocol stopped the partition for the round, whoever owned it; `lost_ms`, when the
         last owner lost the partition, null without one; `is_move`, whether the last owner was
         another process; `is_resumed`, whether the owner in the previous state was another member,
         or the partition had no owner then but had one earlier.
@@ -101,13 +103,15 @@ def owner_changes(holders: DataFrame, numbered: DataFrame) -> DataFrame:
     member = sql.lag("member_id").over(window)
     state = sql.lag("state").over(window)
     steps = Window.partitionBy(*_LIFE).orderBy("state")
+    is_eager = sql.coalesce(sql.col("protocol").isin(*EAGER), sql.lit(0).cast("boolean"))
     place = numbered.select(
         *(*_STATE, "previous_state", "first_state", "first_generation"),
+        (is_eager & ~sql.col("is_restart")).alias("is_stopped"),
         sql.lead("at_ms").over(steps).alias("next_ms"),
     )
     return holders.join(place, list(_STATE)).select(
         *holders.columns,
-        *("first_state", "first_generation"),
+        *("first_state", "first_generation", "is_stopped"),
         sql.lag("next_ms").over(window).alias("lost_ms"),
         (before.isNotNull() & (before != sql.col("process"))).alias("is_move"),
         (

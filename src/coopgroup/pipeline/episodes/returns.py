@@ -5,7 +5,7 @@ telemetry. Without proof it is **likely** if three things hold:
 
 - the newcomer has the client id and the host of the member that left, at most an hour before;
 - in between, the group was smaller than before the absence;
-- the newcomer did not join before the other left.
+- the newcomer joined after the old member had left.
 
 Everything else is a departure and an arrival. A deployment of Kubernetes with `maxSurge` starts a
 new pod before an old one leaves. So the group is smaller only if it has fewer members than before
@@ -127,12 +127,16 @@ class _Life:
             }
 
     def _likely(self, step: Mapping[str, Any]) -> _Row | None:
-        """Return the oldest open absence of the same client and host: it ended first."""
+        """Return the oldest open absence of the same client and host, if its return is likely.
+
+        The absence is over in any case: the newcomer took the place of its member.
+        """
         names = ("client_id", "client_host")
         for place, one in enumerate(self._away):
-            is_short = step["at_ms"] - one.row["gone_ms"] <= RETURN_MS_MAX
-            if one.is_smaller and is_short and all(one.row[name] == step[name] for name in names):
-                return self._away.pop(place).row
+            if all(one.row[name] == step[name] for name in names):
+                del self._away[place]
+                is_short = step["at_ms"] - one.row["gone_ms"] <= RETURN_MS_MAX
+                return one.row if one.is_smaller and is_short else None
         return None
 
 

@@ -29,6 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib import resources
 from pathlib import Path
+from tempfile import gettempdir
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -101,8 +102,13 @@ _DELTA: Final[Mapping[str, str]] = MappingProxyType(
         "spark.databricks.delta.properties.defaults.logRetentionDuration": "interval 2 days",
     }
 )
-_LOOPBACK: Final[Mapping[str, str]] = MappingProxyType(
-    {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_LOCAL: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # Spark would create this folder in the current one. All tables have paths of their own.
+        "spark.sql.warehouse.dir": f"{gettempdir()}/coopgroup-warehouse-{os.getuid()}",
+    }
 )
 FEW_ROWS: Final = 100_000
 """Number of rows up to which the light settings are faster."""
@@ -267,7 +273,7 @@ def _settings(master: str, jars: Sequence[str], extra: Mapping[str, str]) -> dic
     if jars or is_submitted():
         settings |= _DELTA
     if master.startswith("local"):
-        settings |= _LOOPBACK
+        settings |= _LOCAL
     return {**settings, **extra}
 
 

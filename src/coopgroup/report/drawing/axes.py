@@ -23,22 +23,6 @@ from coopgroup.report.history import History
 from coopgroup.report.history.timeline_events import TimelineEvent, TimelineEventKind, clustered
 from coopgroup.report.palette import Paint
 
-__all__ = [
-    "FAINT",
-    "FAULT",
-    "FONT",
-    "INK",
-    "PLOT_PIXELS",
-    "Scene",
-    "faded",
-    "framed",
-    "hover",
-    "name_time",
-    "rule_off",
-    "styled",
-    "time_axis",
-]
-
 INK: Final = "#2b313a"
 FAINT: Final = "#7b8490"
 FAULT: Final = "#c2001f"

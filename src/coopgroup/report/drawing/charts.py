@@ -20,8 +20,6 @@ from coopgroup.report.charts import Chart, Curve, Heat
 from coopgroup.report.drawing.axes import FAULT, FONT, INK, hover, styled
 from coopgroup.report.palette import COLOURS
 
-__all__ = ["chart_figure", "heat_figure"]
-
 _CHART_PIXELS: Final = 280
 _LEGEND_ROW_PIXELS: Final = 22
 _ROW_PIXELS: Final = 26

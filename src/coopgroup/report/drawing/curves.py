@@ -13,8 +13,6 @@ from coopgroup.report.history.lag_lines import LagLines
 from coopgroup.report.history.timeline import unowned_counts
 from coopgroup.report.palette import GAP
 
-__all__ = ["lag_figure", "unowned_figure"]
-
 _UNOWNED_HEIGHT: Final = 110
 _LAG_HEIGHT: Final = 260
 _HEADROOM: Final = 1.08

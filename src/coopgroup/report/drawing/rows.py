@@ -28,8 +28,6 @@ from coopgroup.report.history.timeline import Bars, Timeline
 from coopgroup.report.palette import DOUBLE, GAP, PLAIN, UNKNOWN
 from coopgroup.report.wording import counted, listed
 
-__all__ = ["ORDERS", "add_bars", "names_of", "row_frame", "rows_figure"]
-
 Columns: TypeAlias = dict[str, Any]
 
 ORDERS: Final = ("by_owner", "by_name")
@@ -43,7 +41,8 @@ _HEIGHT_MAX: Final = 540
 _AXIS_PIXELS: Final = 10
 _LABEL_LETTERS_MAX: Final = 18
 _NAMED_RANGES_MAX: Final = 4
-_LAYERS: Final = ("owned", "gaps", "doubles")
+_LAYERS: Final = ("owned", "gaps", "unsure", "doubles")
+_UNSURE: Final = "/"
 _EDGES: Final[dict[str, Any]] = {"left": "left", "right": "right", "top": "top", "bottom": "bottom"}
 _TIP: Final = (
     "<b>@who</b><br>@rows<br>from <b>@left{0,0.000} s</b> to <b>@right{0,0.000} s</b>"
@@ -78,7 +77,8 @@ def rows_figure(
     plot.xaxis.visible = False  # the figure below shows the same axis
     for order, timeline in zip(ORDERS, timelines, strict=False):
         for layer in _LAYERS:
-            _add_layer(plot, scene, timeline, order, layer)
+            if layer != "unsure" or timeline.unsure.owner.size:
+                _add_layer(plot, scene, timeline, order, layer)
     if pixels > count * _PARTED_ROW_PIXELS:
         plot.hspan(y=np.arange(count - 1) + 0.5, line_color="white", line_width=1.5)
     rule_off(plot, scene)
@@ -177,6 +177,7 @@ def _columns(scene: Scene, timeline: Timeline, bars: Bars) -> Columns:
     clients = scene.history.ledger.clients
     owners = bars.owner.tolist()
     nobody = bars.owner == NOBODY
+    prefix = "perhaps " if bars is timeline.unsure else ""
     return {
         "left": scene.seconds(bars.start_ms),
         "right": scene.seconds(bars.end_ms),
@@ -187,7 +188,7 @@ def _columns(scene: Scene, timeline: Timeline, bars: Bars) -> Columns:
         "alpha": np.ones(bars.owner.size, dtype=np.float32),
         **_look(scene, timeline, bars),
         "who": [
-            "nobody" if without else clients[owner]
+            "nobody" if without else prefix + clients[owner]
             for owner, without in zip(owners, nobody.tolist(), strict=True)
         ],
         "rows": names_of(
@@ -201,6 +202,8 @@ def _columns(scene: Scene, timeline: Timeline, bars: Bars) -> Columns:
 def _look(scene: Scene, timeline: Timeline, bars: Bars) -> Columns:
     if bars is timeline.gaps:
         return {"colour": [GAP] * bars.owner.size, "pattern": [PLAIN] * bars.owner.size}
+    if bars is timeline.unsure:
+        return {"colour": [GAP] * bars.owner.size, "pattern": [_UNSURE] * bars.owner.size}
     if bars is timeline.doubles:
         return {"colour": [DOUBLE] * bars.owner.size, "pattern": ["x"] * bars.owner.size}
     paints = [scene.paint[owner] for owner in bars.owner.tolist()]

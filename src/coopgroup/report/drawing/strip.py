@@ -22,8 +22,6 @@ from coopgroup.report.drawing.axes import (
 from coopgroup.report.history.timeline_events import HOVER_ONLY, TimelineEventKind, clustered, lanes
 from coopgroup.report.wording import counted
 
-__all__ = ["strip_figure"]
-
 _LANES_MAX: Final = 4
 _LANE_PIXELS: Final = 18
 _LETTER_PIXELS: Final = 6.2

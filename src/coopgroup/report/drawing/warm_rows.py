@@ -20,8 +20,6 @@ from coopgroup.report.history.warm_bars import WarmBar, lanes_of, warm_bars
 from coopgroup.report.wording import seconds
 from coopgroup.telemetry import WarmEnd
 
-__all__ = ["warm_figure"]
-
 _HEIGHT_MIN: Final = 110
 _HEIGHT_MAX: Final = 320
 _LANE_PIXELS: Final = 9

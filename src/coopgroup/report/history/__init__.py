@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from attrs import frozen
 
+from coopgroup.core.telemetry.lag_history import LagHistory
 from coopgroup.report.history.names import named
 from coopgroup.report.history.rounds import RoundRow, round_rows
 from coopgroup.report.history.timeline import unowned_counts
 from coopgroup.report.history.timeline_events import TimelineEvent, timeline_events
-from coopgroup.report.runs import LagSamples
 from coopgroup.telemetry import Envelope, Ledger, WarmEnd, read_ledger
 
 __all__ = ["Facts", "History", "facts_of", "history_of"]
@@ -30,7 +30,7 @@ class History:
     timeline_events: tuple[TimelineEvent, ...]
     settled_ms: int = 0
     envelopes: tuple[Envelope, ...] = ()
-    lag: LagSamples | None = None
+    lag: LagHistory | None = None
 
 
 @frozen(kw_only=True)
@@ -53,7 +53,7 @@ class Facts:
 
 def history_of(
     envelopes: Iterable[Envelope],
-    lag: LagSamples | None = None,
+    lag: LagHistory | None = None,
     *,
     settled_ms: int | None = None,
 ) -> History:

@@ -14,10 +14,8 @@ import numpy.typing as npt
 from attrs import frozen
 
 from coopgroup.core.model import NOBODY
-from coopgroup.report.runs import LagSamples
+from coopgroup.core.telemetry.lag_history import LagHistory
 from coopgroup.telemetry import Ledger
-
-__all__ = ["LagLines", "lag_lines"]
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
@@ -53,7 +51,7 @@ class LagLines:
 
 def lag_lines(
     ledger: Ledger,
-    lag: LagSamples,
+    lag: LagHistory,
     *,
     lines_max: int = _LINES_MAX,
     points_max: int = _POINTS_MAX,
@@ -77,7 +75,7 @@ def lag_lines(
     )
 
 
-def _lag_by_client(ledger: Ledger, lag: LagSamples) -> Float64Array:
+def _lag_by_client(ledger: Ledger, lag: LagHistory) -> Float64Array:
     """Return the lag of each client, and last of unowned partitions: shape (C + 1, S)."""
     count = len(ledger.clients)
     samples = lag.times_ms.size

@@ -15,8 +15,6 @@ from attrs import evolve
 
 from coopgroup.telemetry import Envelope, RoundDecided, RoundRefused
 
-__all__ = ["named", "short_names", "told_apart"]
-
 _ID: Final = re.compile(r"(?P<client>.+)-(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 _DIGITS: Final = (4, 8, 36)
 

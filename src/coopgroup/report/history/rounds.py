@@ -10,13 +10,11 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from coopgroup.core.model import ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.protocol import kafka_protocol
 from coopgroup.report.palette import ranks
 from coopgroup.report.wording import counted, listed, seconds
-from coopgroup.telemetry import Envelope, RoundDecided, RoundRefused
-
-__all__ = ["RoundRow", "round_rows"]
+from coopgroup.telemetry import Envelope, ResourcesStarted, RoundDecided, RoundRefused
 
 Names: TypeAlias = Mapping[str, str]
 
@@ -48,16 +46,35 @@ class RoundRow:
     refused: bool = False
 
 
-def round_rows(envelopes: Iterable[Envelope], names: Names) -> tuple[RoundRow, ...]:
-    """Return all rounds, in the order of the records."""
+def round_rows(
+    envelopes: Iterable[Envelope], names: Names, known: ResourceSet = EMPTY
+) -> tuple[RoundRow, ...]:
+    """Return all rounds, in the order of the records.
+
+    Args:
+        envelopes: records of the group, by time.
+        names: a name for each member id.
+        known: resources that members worked on before these records.
+    """
     rows = []
     before: frozenset[str] | None = None
     for envelope in envelopes:
         record = envelope.record
         leader = names.get(envelope.member, envelope.member)
         if isinstance(record, RoundDecided):
-            rows.append(_led(envelope, record, leader, tuple(_change(before, record, names))))
+            change = tuple(_change(before, record, names))
+            rows.append(
+                _led(
+                    envelope,
+                    record,
+                    leader,
+                    (*change, *_language(record), *_decisions(record, known)),
+                )
+            )
             before = frozenset(record.members)
+            known -= record.gone
+        elif isinstance(record, ResourcesStarted):
+            known |= record.resources
         elif isinstance(record, RoundRefused):
             rows.append(_refused(envelope, record, leader))
     return tuple(rows)
@@ -77,7 +94,7 @@ def _led(
         held_back=len(record.lost),
         waiting=len(record.waiting),
         timeout_ms=record.scheduled_rebalance_timeout_ms,
-        sentences=(*reasons, *_language(record), *_decisions(record), *_outlook(record)),
+        sentences=(*reasons, *_outlook(record)),
     )
 
 
@@ -110,12 +127,12 @@ def _language(record: RoundDecided) -> Iterator[str]:
         yield f"The group spoke {record.protocol}, a protocol of Kafka's own clients."
 
 
-def _decisions(record: RoundDecided) -> Iterator[str]:
-    free = record.granted - record.created
-    if record.created:
-        yield (
-            f"{_of(record.created)} {_were(record.created)} never owned before: granted at once."
-        )
+def _decisions(record: RoundDecided, known: ResourceSet) -> Iterator[str]:
+    free, created = record.granted - record.created, record.created - known
+    if created:
+        yield f"{_of(created)} {_were(created)} never owned before: granted at once."
+    if forgotten := record.created & known:  # a new leader learns only of what members claim
+        yield f"{_of(forgotten)} had an owner that this leader does not know: granted at once."
     if free:
         yield f"{_of(free)} {_were(free)} free: granted."
     if record.revoked:

@@ -55,6 +55,7 @@ class Timeline:
 
     Attributes:
         order: int64, shape (R,): number of the resource in each row.
+        unsure: gaps in which a silent client may have worked.
         step_ms: precision of the times in ms; 1 is exact.
     """
 
@@ -62,12 +63,14 @@ class Timeline:
     owned: Bars
     gaps: Bars
     doubles: Bars
+    unsure: Bars
     step_ms: int
 
     @property
     def bars(self) -> int:
         """Return the number of bars."""
-        return sum(layer.owner.size for layer in (self.owned, self.gaps, self.doubles))
+        layers = self.owned, self.gaps, self.doubles, self.unsure
+        return sum(layer.owner.size for layer in layers)
 
 
 @frozen(eq=False, kw_only=True)
@@ -169,6 +172,7 @@ def timeline_of(
         ledger.work,
         ledger.gaps,
         ledger.doubles.spans,
+        ledger.unsure,
     )
     span_ms = ledger.until_ms - ledger.begin_ms
     tried: list[Timeline] = []
@@ -184,13 +188,14 @@ def _timeline(ledger: Ledger, layers: Sequence[Spans], step_ms: int, *, by_owner
     order = owner_order(ledger, step_ms) if by_owner else name_order(ledger)
     rows = np.empty_like(order)
     rows[order] = np.arange(order.size)
-    owned, gaps, doubles = layers
+    owned, gaps, doubles, unsure = layers
     limits_ms = ledger.begin_ms, ledger.until_ms
     return Timeline(
         order=order,
         owned=_bars(_snapped(owned, limits_ms, step_ms), rows),
         gaps=_bars(_widened(gaps, limits_ms, step_ms), rows),
         doubles=_bars(_widened(doubles, limits_ms, step_ms), rows),
+        unsure=_bars(_widened(unsure, limits_ms, step_ms), rows),
         step_ms=step_ms,
     )
 

@@ -26,15 +26,6 @@ from coopgroup.telemetry import (
     StopReason,
 )
 
-__all__ = [
-    "HOVER_ONLY",
-    "TimelineEvent",
-    "TimelineEventKind",
-    "clustered",
-    "lanes",
-    "timeline_events",
-]
-
 HOVER_ONLY: Final = -1
 """Replaces a lane if there is no room for the label."""
 _NAMED_MAX: Final = 6

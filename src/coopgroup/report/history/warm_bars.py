@@ -19,8 +19,6 @@ from attrs import frozen
 from coopgroup.core.model.resource_set import Resource
 from coopgroup.telemetry import Ledger, WarmEnd, WarmSpan
 
-__all__ = ["WarmBar", "lanes_of", "warm_bars"]
-
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 _BARS_MAX: Final = 5_000

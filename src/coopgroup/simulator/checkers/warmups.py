@@ -245,8 +245,9 @@ def check_warmups(
         option: options of the policy.
         with_moves: whether all members subscribe to the same topics; only then the records show
             which moves were planned.
-        with_limits: whether to check the number of warm-ups. If a claim splits a bundle, the owner
-            of a part gets the rest of the bundle as a warm-up, which the leader does not count.
+        with_limits: whether to check the number of warm-ups. If a claim or a new partition splits a
+            bundle, the owner of a part gets the rest of the bundle as a warm-up, which the leader
+            does not count.
     """
     sets, rounds = WarmSets(), _Rounds()
     for envelope in telemetry:
@@ -292,8 +293,7 @@ def _too_cold(
     for resource in planned - one.warm - one.broken:
         ran_ms = envelope.at_ms - one.begun_ms.get(resource, envelope.at_ms)
         ran_ms = max(ran_ms, one.ran_ms.get(resource, 0))
-        waits = ran_ms < due_ms and resource not in one.declined
-        if option.on_timeout != "move" or waits:
+        if ran_ms < due_ms and resource not in one.declined:
             yield _violation(envelope, f"{resource} moves to {envelope.client}, which is cold")
 
 

@@ -17,13 +17,14 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from attrs import define, field, frozen
+from attrs import define, field
 
 from coopgroup.core.leader import Lags
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.resource_set import Int64Array
+from coopgroup.core.telemetry.lag_history import LagHistory
 
-__all__ = ["LagHistory", "Load"]
+__all__ = ["Load"]
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -31,20 +32,6 @@ Float64Array = npt.NDArray[np.float64]
 # this number. More of them differ negligibly.
 _STEPS_MAX: Final = 64
 _NOTHING: Final = 1e-6
-
-
-@frozen(kw_only=True, eq=False)
-class LagHistory:
-    """Lag of every partition over time.
-
-    Attributes:
-        times_ms: int64 (S,): sample times, ascending.
-        lags: int64 (S, R): uncommitted records, 0 while a partition did not exist.
-    """
-
-    times_ms: Int64Array
-    lags: Int64Array
-    resources: ResourceSet
 
 
 @define(eq=False)

@@ -193,6 +193,17 @@ def test_unreadable_member_may_later_own_only_what_no_other_member_was_assigned(
     assert believed(claim("m", 0, 1, 2, generation=7), context(8, state)) == some(2)
 
 
+def test_unreadable_member_owns_no_more_than_before() -> None:
+    """Regression: it claimed what moved meanwhile, never gave it up, and the group waited."""
+    unread = [attrs.evolve(claim(name, generation=7), readable=False) for name in ("m", "x")]
+    members = [*unread, claim("a", generation=7)]
+    eight = led(members, {}, context(8, STATE))
+    nine = led(members, {"a": some(2)}, context(9, eight))
+    for here, counts in ((context(9, eight), some(0, 1, 2)), (context(10, nine), some(0, 1))):
+        assert believed(claim("m", *range(6), generation=8), here) == counts
+        assert believed(claim("x", *range(6), generation=8), here) == EMPTY
+
+
 def test_leader_remembers_the_round_before_rounds_that_failed() -> None:
     """A member that joins again before each sync would make it forget, and then claim all."""
     failed = led([claim("m", 0, 2, generation=7)], {"m": some(3)}, context(8, STATE))

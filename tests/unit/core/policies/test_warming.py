@@ -107,22 +107,6 @@ def test_time_out_when_the_option_says_move_moves_cold() -> None:
     assert group.owned() == {"a": [0], "b": [1]}
 
 
-def test_time_out_when_the_option_says_cancel_tries_another_resource() -> None:
-    group = group_of(simple(timeout_ms=1_000, on_timeout="cancel"), 2, "a")
-    group.add("b")
-    group.round()
-    assert group.warmups() == {"b": [1]}
-    group.round(after_ms=1_000)
-    assert (group.owned(), group.warmups()) == ({"a": [0, 1], "b": []}, {"b": [0]})
-    group.round(after_ms=1_000)
-    assert (group.owned(), group.warmups()) == ({"a": [0, 1], "b": []}, {})
-    group.round(after_ms=10)
-    assert group.warmups() == {}, "not chosen again"
-    group.add("c")
-    group.round()
-    assert group.warmups() != {}, "until the members change"
-
-
 # --- losses and returns -------------------------------------------------------------------------
 
 
@@ -205,10 +189,11 @@ def test_refused_round_keeps_the_warm_ups() -> None:
 
 
 def test_state_with_warm_ups_survives_json() -> None:
-    group = group_of(simple(timeout_ms=5, on_timeout="cancel"), 5, "a")
+    group = group_of(simple(), 5, "a")
     group.add("b")
     group.round()
-    group.round(after_ms=5)
+    group.declines("b", *group.warmups()["b"][:1])
+    group.round()
     assert group.state is not None
     row = state_to_json(group.state)
     assert {"warmups", "receivers", "refused"} <= row.keys()

@@ -35,7 +35,6 @@ POLICY = IncrementalPolicy(
     max_moves_per_round=2,
     move_interval_ms=0,
     lag_check_interval_ms=INTERVAL_MS,
-    lag_imbalance_checks=2,
     lag_imbalance_min=100,
     lag_cooldown_ms=5_000,
 )
@@ -72,9 +71,9 @@ def test_look_when_lags_are_uneven_for_the_first_time_only_counts() -> None:
 
 
 def test_look_when_it_has_lasted_asks_for_a_round_and_says_why() -> None:
-    watch = attrs.evolve(TWO_HOT, looks=(("A", 1),))
+    watch = attrs.evolve(TWO_HOT, looks=(("A", 2),))
     checked = look(watch, 500, 500, 10, 20, 30, 30)
-    assert checked.looks == (("A", 2),)
+    assert checked.looks == (("A", 3),)
     request = checked.request
     assert request is not None
     assert (request.overloaded, request.lags, request.mean_lag) == (("A",), (1_000,), 363)

@@ -45,6 +45,7 @@ def test_settings_when_nothing_is_given_are_librdkafkas_defaults() -> None:
     settings = read()
     assert settings.member == MemberConfig(
         group_id="g",
+        has_bell=True,
         host=gethostname(),
         session_timeout_ms=45_000,
         heartbeat_interval_ms=3_000,
@@ -65,7 +66,8 @@ def test_settings_when_nothing_is_given_are_librdkafkas_defaults() -> None:
     assert (settings.auto_offset_store, settings.offset_reset) == (True, "latest")
     assert settings.metadata_refresh_ms == 300_000
     assert (settings.leader_timeout_ms, settings.lookup_timeout_ms) == (30_000, 5_000)
-    assert (settings.telemetry_file, settings.on_commit, settings.bell_topic) == (None, None, None)
+    assert (settings.telemetry_file, settings.on_commit) == (None, None)
+    assert (settings.bell_topic, settings.names_bell) == ("coopgroup-bell", False)
 
 
 @pytest.mark.parametrize(

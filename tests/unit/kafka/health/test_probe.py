@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from socket import gethostname
 
 import pytest
 from attrs import define, evolve, field
@@ -53,7 +54,7 @@ def stage(hand: Hand) -> Iterator[Stage]:
 
 def test_member_is_joined_and_has_a_lease_after_it_has_subscribed(stage: Stage, hand: Hand) -> None:
     health = stage.probe.read()
-    assert (health.group_id, health.client_id) == ("g", "coopgroup")
+    assert (health.group_id, health.client_id) == ("g", gethostname())
     assert (health.state, health.is_joined, health.is_ready) == ("unsubscribed", False, False)
     assert (health.problems(), health.coordinator_silent_s) == ((), math.inf)
     subscribe(hand, stage.probe.driver)

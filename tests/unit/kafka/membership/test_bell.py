@@ -24,19 +24,27 @@ from tests.unit.kafka.fakes import FOUND, LOST, MOVED, THERE, HandTransport
 class Host:
     transport: HandTransport = field(factory=HandTransport)
     heard: int = 0
+    found: int = 0
     warnings: list[dict[str, Any]] = field(factory=list)
 
     def hear(self) -> None:
         self.heard += 1
 
-    def bell(self, *, listens: bool = True) -> TopicBell:
+    def find(self) -> None:
+        self.found += 1
+
+    def warn(self, event: str, **fields: object) -> None:
+        self.warnings.append({"event": event, **fields})
+
+    def bell(self, *, listens: bool = True, named: bool = True) -> TopicBell:
         """Return a bell that has begun; if it listens, from offset 5 on."""
         bell = TopicBell(
             transport=self.transport,
             topic="bell",
             group_id="g",
             heard=self.hear,
-            warn=lambda event, **fields: self.warnings.append({"event": event, **fields}),
+            found=self.find,
+            warn=self.warn if named else None,
             timeout_ms=1_000,
         )
         bell.start()
@@ -118,6 +126,14 @@ def test_missing_topic_or_right_is_one_warning_and_tried_rarely(
         assert host.transport.run() == 300.0
     warning = {"event": "bell_unavailable", "topic": "bell", "action": "listen", "error": name}
     assert host.warnings == [warning]
+
+
+def test_topic_that_nobody_named_may_be_missing_and_is_found_when_it_comes(host: Host) -> None:
+    host.bell(listens=False, named=False)
+    host.transport.answer(FindPartition, FoundPartition(error_code=3))
+    assert (host.transport.run(), host.warnings, host.found) == (300.0, [], 0)
+    host.transport.answer(FindPartition, FOUND)
+    assert host.found == 1
 
 
 # --- ringing ---------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coopgroup.telemetry import MembershipLost, RoundDecided
+from coopgroup.telemetry import MembershipLost, RoundDecided, read_ledger
 from tests.support.driven_group import STEP_S, TOPIC, DrivenGroup, driven_group
 
 SESSION_S = 6.0
@@ -34,6 +34,33 @@ def _rounds(group: DrivenGroup) -> int:
 
 def _codes(group: DrivenGroup) -> set[int]:
     return {code for one in group.members.values() for _, code in one.codes}
+
+
+# --- what telemetry tells ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("frozen_s", [0.0, 20.0], ids=["killed", "frozen"])
+def test_outage_of_a_member_that_cannot_tell_it_is_in_the_telemetry(frozen_s: float) -> None:
+    with driven_group(partitions=6) as group:
+        _started(group, "abc")
+        name, begin_s = _follower(group), group.hand.now_s
+        gone = group.take_away(name)
+        group.run(max(frozen_s, 2 * SESSION_S))
+        if frozen_s:
+            group.members[name] = gone
+        group.settle()
+        ledger = read_ledger(group.told, until_ms=group.now_ms)
+        shown_s = dict.fromkeys(range(6), 0.0)
+        gaps = ledger.gaps.take(ledger.gaps.start_ms > 1_000 * (begin_s - 2 * HEARTBEAT_S))
+        for partition, ms in zip(gaps.resource, gaps.end_ms - gaps.start_ms, strict=True):
+            shown_s[int(partition)] += int(ms) / 1_000
+        outages_s = {one: out_s for one, out_s in group.gaps_s(begin_s).items() if out_s > 1.0}
+        assert len(outages_s) == 2
+        # Until its lease ends, a frozen member counts as working.
+        unseen_s = SESSION_S if frozen_s else 0.0
+        for one, out_s in outages_s.items():
+            assert out_s - unseen_s - STEP_S <= shown_s[one] <= out_s + HEARTBEAT_S + STEP_S
+        assert not ledger.doubles.other.size
 
 
 # --- members come and go ------------------------------------------------------------------------

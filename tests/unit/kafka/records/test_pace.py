@@ -24,6 +24,14 @@ def test_slices_of_a_round_grow_if_it_lasts(longest_s: float, slices: dict[float
     ]
 
 
+def test_slices_are_shorter_as_soon_as_the_bell_may_ring() -> None:
+    pace = Pace(IDLE_S)
+    pace.slice_s(10.0, is_quiet=True)
+    assert pace.slice_s(20.0, is_quiet=True, calm_until_s=23.0) == CALM_S
+    pace.hear_bell()
+    assert pace.slice_s(21.0, is_quiet=True, calm_until_s=23.0) == BELL_S
+
+
 def test_slices_of_an_idle_consumer_are_long_until_it_hears_something() -> None:
     pace = Pace(IDLE_S)
     assert pace.slice_s(10.0, is_quiet=True) == QUIET_S

@@ -183,7 +183,7 @@ def test_warm_ups_are_explained_and_can_be_pasted() -> None:
 
 
 WARM, DOUBLED = with_warmups(deferred(30_000), MoveCost(move_ms=20_000), members=4)
-ODD = Choice(name="incremental", options={"lag_imbalance_ratio": 2})
+ODD = Choice(name="incremental", options={"lag_imbalance_min": 2})
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ ODD = Choice(name="incremental", options={"lag_imbalance_ratio": 2})
             with_rations(deferred(30_000), partitions=5)[:3],
             "incremental, waits 30 s, 1 move every 1 s, 1 move every 5 s or 4 moves every 1 s",
         ),
-        ([ODD], "incremental, waits 60 s, lag_imbalance_ratio=2"),
+        ([ODD], "incremental, waits 60 s, lag_imbalance_min=2"),
     ],
 )
 def test_settings_have_short_names_and_share_what_they_share(

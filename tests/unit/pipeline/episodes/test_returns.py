@@ -68,6 +68,11 @@ HOUR_MS = RETURN_MS_MAX
             id="the newcomer joined before the other left",
         ),
         pytest.param(
+            [(1, "a@h k@k"), (2, "b@h k@k"), (3, "k@k"), (4, "c@h k@k")],
+            {"a": NEVER, "b": ("client_and_host", "c")},
+            id="a newcomer ends the absence whose place it takes",
+        ),
+        pytest.param(
             [(1, "a@h k@k"), (2, "k@k"), (2 + HOUR_MS, "k@k b@h")],
             {"a": ("client_and_host", "b")},
             id="an hour is short enough",

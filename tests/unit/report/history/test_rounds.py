@@ -86,6 +86,21 @@ def test_decision_is_said_with_its_reason(
     assert row.sentences[1:] == sentences
 
 
+def test_owner_that_a_new_leader_does_not_know_is_not_denied() -> None:
+    """After the death of a leader with its work, the new one takes what nobody claims as new."""
+    story = Story()
+    story.work(0, "a", TWO)
+    story.lead(9, ["b"], granted=TWO | THREE, created=TWO | THREE)
+    story.lead(10, ["b"], gone=TWO)
+    story.lead(11, ["b"], granted=TWO, created=TWO)
+    rows = told(story)
+    assert rows[0].sentences[1:] == (
+        "1 (orders 3) was never owned before: granted at once.",
+        "2 (orders 0-1) had an owner that this leader does not know: granted at once.",
+    )
+    assert "2 (orders 0-1) were never owned before: granted at once." in rows[2].sentences
+
+
 def test_refused_round_is_a_row_of_its_own() -> None:
     story = Story()
     story.lead(0, ["a"])

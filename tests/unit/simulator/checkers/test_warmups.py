@@ -130,12 +130,10 @@ def test_resource_that_moves_for_another_reason_is_left_out(
     assert messages([*rows[:place], *changes, *rows[kept_from:]]) == []
 
 
-def test_planned_move_is_allowed_if_warm_or_late_unless_late_warm_ups_are_cancelled() -> None:
+def test_planned_move_is_allowed_if_warm_or_late() -> None:
     assert messages(move(WarmupsChanged(warm=T0))) == []
     rows = move(WarmupsChanged(begun=T0), 1_002)
     assert messages(rows) == []
-    cancels = Warmup(per_member=1, timeout_ms=1_000, on_timeout="cancel")
-    assert len(messages(rows, cancels)) == 1
 
 
 def test_time_of_a_slow_leaders_warm_up_begins_when_it_began_to_lead() -> None:
@@ -177,7 +175,6 @@ def test_warm_up_that_failed_after_the_decision_is_left_out() -> None:
     cold = move(WarmupsChanged(begun=T0))
     declined = [*cold[:6], failed, *cold[6:]]
     assert messages(declined) == [], "it moves without a wait if there is no other choice"
-    assert len(messages(declined, attrs.evolve(OPTION, on_timeout="cancel"))) == 1
 
 
 def test_warm_sets_are_those_of_the_living() -> None:

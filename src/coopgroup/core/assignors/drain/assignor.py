@@ -24,8 +24,8 @@ from attrs import field, frozen
 
 from coopgroup.core.assignors.drain.work import work_of
 from coopgroup.core.assignors.levelling.placing import Placing
-from coopgroup.core.assignors.move_budget import MoveBudget
-from coopgroup.core.assignors.options import count_or_none, share, yes_or_no
+from coopgroup.core.assignors.move_budget import GAIN_MIN, MoveBudget
+from coopgroup.core.assignors.options import count_or_none
 from coopgroup.core.assignors.pools import subscriber_pools
 from coopgroup.core.model import NOBODY
 
@@ -43,12 +43,10 @@ class DrainTimeAssignor:
     """Evens out the time that members need to drain their partitions.
 
     Attributes:
-        sticky: whether owners keep their partitions if that is even enough. If false, every round
-            places everything anew.
         moves_max: how many partitions may leave their owner for better times in one round; None
-            means any number. Moves that give a member its first partition do not count.
-        gain_min: share of the mean time. Members whose times differ by less are left alone, and
-            each single move must gain more.
+            means any number. Moves that give a member its first partition do not count. Members
+            whose times differ by less than `GAIN_MIN` of the mean time are left alone, and each
+            single move must gain more.
 
     Raises:
         ConfigurationError: a number is out of its range.
@@ -57,9 +55,7 @@ class DrainTimeAssignor:
     name = "drain-time"
     needs_lags = True
 
-    sticky: bool = field(default=True, validator=yes_or_no)
     moves_max: int | None = field(default=None, validator=count_or_none)
-    gain_min: float = field(default=0.05, validator=share)
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
         """Place every assignable resource that has a subscriber.
@@ -73,18 +69,19 @@ class DrainTimeAssignor:
             int32 (R,): number of the member that should own each resource, or `NOBODY`.
         """
         placing = Placing(pools=subscriber_pools(group), work=work_of(group, lags))
-        fresh = placing.fresh(self._budget(None))
+        fresh = placing.fresh(_budget(None))
         kept = placing.kept(group)
-        if not self.sticky or not (kept != NOBODY).any():
+        if not (kept != NOBODY).any():
             return fresh
         goal = placing.work.times(fresh)
         del fresh  # frees four megabytes for a million partitions
         target = kept.copy()
         placing.deal_free(target)
         placing.give_everybody_one(target)
-        if not placing.is_as_even(target, goal, self.gain_min):
-            placing.even_out(target, kept, goal, self._budget(self.moves_max))
+        if not placing.is_as_even(target, goal, GAIN_MIN):
+            placing.even_out(target, kept, goal, _budget(self.moves_max))
         return target
 
-    def _budget(self, moves_max: int | None) -> MoveBudget:
-        return MoveBudget(gain_min=self.gain_min, moves_left=moves_max, looks_left=LOOKS_MAX)
+
+def _budget(moves_max: int | None) -> MoveBudget:
+    return MoveBudget(gain_min=GAIN_MIN, moves_left=moves_max, looks_left=LOOKS_MAX)

@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from attrs import field, frozen
 
-from coopgroup.core.assignors.lag.dealing import Window, deal_by_lag
 from coopgroup.core.assignors.lag.one_per_member import place_singles
 from coopgroup.core.assignors.lag.pools import place_pools
 from coopgroup.core.assignors.lag.sticky import Deals, placed_beside_owners
 from coopgroup.core.assignors.lag.topics import deal_topics
 from coopgroup.core.assignors.levelling.steps import exact_shift
 from coopgroup.core.assignors.move_budget import MoveBudget
-from coopgroup.core.assignors.options import count, count_or_none, share, yes_or_no
+from coopgroup.core.assignors.options import count_or_none
 from coopgroup.core.assignors.pools import owner_columns, subscriber_pools
 from coopgroup.core.model import NOBODY
 from coopgroup.errors import ConfigurationError
@@ -58,16 +57,10 @@ class LagAwareAssignor:
         scope: "topic": counts and lags of each topic by itself, as in the proposal. "group": counts
             and lags of all topics together, so that members are also even in a group of many small
             topics.
-        sticky: whether owners keep their partitions if the balance allows it. If false, every round
-            places everything anew, as the proposal does.
-        max_skew: how far counts may differ if that evens out the lag. Every member still gets a
-            partition if there are enough. A skew above 1 is ignored for scope "group" when
-            subscriptions differ.
         moves_max: how many partitions may leave their owner for better lag in one round; None means
-            any number. Moves that even out counts do not count.
-        gain_min: what each such move must gain: it must reduce the load of the heavier member by
-            this share of the mean lag of a member. Loads that differ from the proposal's placement
-            by less are left alone.
+            any number. Moves that even out counts do not count. Each such move must reduce the load
+            of the heavier member by `GAIN_MIN` of the mean lag of a member. Loads that differ from
+            the proposal's placement by less are left alone.
 
     Raises:
         ConfigurationError: the scope is unknown, or a number is out of its range.
@@ -77,10 +70,7 @@ class LagAwareAssignor:
     needs_lags = True
 
     scope: str = field(default="topic", validator=_known_scope)
-    sticky: bool = field(default=True, validator=yes_or_no)
-    max_skew: int = field(default=1, validator=count)
     moves_max: int | None = field(default=None, validator=count_or_none)
-    gain_min: float = field(default=0.05, validator=share)
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
         """Place every assignable resource that has a subscriber.
@@ -95,8 +85,8 @@ class LagAwareAssignor:
         target = np.full(len(group.resources), NOBODY, dtype=np.int32)
         pools = subscriber_pools(group)
         shift = exact_shift(lags, group.assignable)
-        keeps = self.sticky and bool((group.owner != NOBODY).any())
-        budget = MoveBudget(gain_min=self.gain_min, moves_left=self.moves_max) if keeps else None
+        keeps = bool((group.owner != NOBODY).any())
+        budget = MoveBudget(moves_left=self.moves_max) if keeps else None
         if self.scope == "group" and len(pools) > 1:
             weights = _weights(np.where(group.assignable, lags, 0), shift)
             return place_pools(group, pools, weights, budget)
@@ -118,47 +108,21 @@ class LagAwareAssignor:
         if size == 1:
             return np.zeros(pool.resources.size, dtype=np.int64)
         counts = self._counts(group, pool)
-        if budget is None and self.max_skew == 1:
+        if budget is None:
             # `deal_topics` frees these lags early
             return deal_topics(counts, lags[pool.resources], size)
         some = lags[pool.resources]
-        if budget is None:
-            return self._fresh(counts, some, shift, size)
         owner = owner_columns(group, pool)
-        single = counts <= (size if self.max_skew == 1 else 0)
+        single = counts <= size
         if single.all():
             return place_singles(counts, some, owner, size)
         if not single.any():
-            return self._beside_owners(counts, some, owner, shift, size, budget)
+            return _beside_owners(counts, some, owner, shift, size, budget)
         columns, part = owner.copy(), np.repeat(single, counts)
         columns[part] = place_singles(counts[single], some[part], owner[part], size)
         single, part = ~single, ~part
-        columns[part] = self._beside_owners(
-            counts[single], some[part], owner[part], shift, size, budget
-        )
+        columns[part] = _beside_owners(counts[single], some[part], owner[part], shift, size, budget)
         return columns
-
-    def _fresh(self, counts: Int64Array, lags: Int64Array, shift: int, size: int) -> Int64Array:
-        """Place deals of P partitions without owners: int64 (P,), columns."""
-        if self.max_skew == 1:
-            return deal_topics(counts, lags, size)
-        return self._skewed(counts, _weights(lags.copy(), shift), size)
-
-    def _beside_owners(
-        self,
-        counts: Int64Array,
-        lags: Int64Array,
-        owner: Int32Array,
-        shift: int,
-        size: int,
-        budget: MoveBudget,
-    ) -> Int64Array:
-        """Place deals of P partitions that can have owners: int64 (P,), columns."""
-        fresh = self._fresh(counts, lags, shift, size)
-        deals = Deals(
-            counts=counts, lags=_weights(lags, shift), owner=owner, fresh=fresh, size=size
-        )
-        return placed_beside_owners(deals, self.max_skew, budget)
 
     def _counts(self, group: GroupSnapshot, pool: Pool) -> Int64Array:
         """Return the size of each deal of a pool: each topic's, or that of all topics together."""
@@ -167,11 +131,19 @@ class LagAwareAssignor:
         counts = np.bincount(group.resources.name_numbers[pool.resources])
         return counts[counts > 0]
 
-    def _skewed(self, counts: Int64Array, weights: Int64Array, size: int) -> Int64Array:
-        window = Window(low=0, high=0, skew=self.max_skew)
-        nothing = np.zeros(size, dtype=np.int64)
-        each = np.split(weights, np.cumsum(counts)[:-1])
-        return np.concatenate([deal_by_lag(some, nothing, nothing, window) for some in each])
+
+def _beside_owners(
+    counts: Int64Array,
+    lags: Int64Array,
+    owner: Int32Array,
+    shift: int,
+    size: int,
+    budget: MoveBudget,
+) -> Int64Array:
+    """Place deals of P partitions that can have owners: int64 (P,), columns."""
+    fresh = deal_topics(counts, lags, size)
+    deals = Deals(counts=counts, lags=_weights(lags, shift), owner=owner, fresh=fresh, size=size)
+    return placed_beside_owners(deals, budget)
 
 
 def _weights(lags: Int64Array, shift: int) -> Int64Array:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from attrs import frozen
 
-from coopgroup.core.assignors.lag.dealing import Window, deal_by_count, deal_by_lag
+from coopgroup.core.assignors.lag.dealing import deal_by_count
 from coopgroup.core.assignors.levelling.exchange import Exchange
-from coopgroup.core.assignors.levelling.steps import Loads, loads_of
+from coopgroup.core.assignors.levelling.steps import Counting, Loads, loads_of
 from coopgroup.core.assignors.ordering import spread_over_runs
 from coopgroup.core.model import NOBODY
 
@@ -55,12 +55,11 @@ class Deals:
     size: int
 
 
-def placed_beside_owners(deals: Deals, skew: int, budget: MoveBudget) -> Int64Array:
+def placed_beside_owners(deals: Deals, budget: MoveBudget) -> Int64Array:
     """Place deals in which members own partitions.
 
     Args:
         deals: the deals to place; `fresh` becomes the result.
-        skew: how far the counts of one deal may differ.
         budget: what moves must gain; its budget is reduced.
 
     Returns:
@@ -73,19 +72,17 @@ def placed_beside_owners(deals: Deals, skew: int, budget: MoveBudget) -> Int64Ar
     for first in range(0, deals.counts.size, chunk):
         numbers = np.arange(first, min(first + chunk, deals.counts.size))
         numbers = numbers[owned[numbers] > 0]
-        resting = _at_rest(deals, numbers, starts, skew, budget.gain_min)
+        resting = _at_rest(deals, numbers, starts, budget.gain_min)
         resting &= owned[numbers] == deals.counts[numbers]
         for number, rests in zip(numbers.tolist(), resting.tolist(), strict=True):
             positions = slice(int(starts[number]), int(starts[number + 1]))
             columns[positions] = (
-                deals.owner[positions] if rests else _placed(deals, positions, skew, budget)
+                deals.owner[positions] if rests else _placed(deals, positions, budget)
             )
     return columns
 
 
-def _at_rest(
-    deals: Deals, numbers: Int64Array, starts: Int64Array, skew: int, gain_min: float
-) -> BoolArray:
+def _at_rest(deals: Deals, numbers: Int64Array, starts: Int64Array, gain_min: float) -> BoolArray:
     """Return which deals are balanced with their present owners: bool (deals,)."""
     counts = deals.counts[numbers]
     inside = np.repeat(starts[numbers] - (np.cumsum(counts) - counts), counts)
@@ -103,19 +100,19 @@ def _at_rest(
     held = table(deals.owner, None)
     present, fresh = np.sort(table(deals.owner, lags)), np.sort(table(deals.fresh, lags))
     least, most = held.min(axis=1), held.max(axis=1)
-    balanced: BoolArray = (most - least <= skew) & (least >= np.minimum(1, counts // deals.size))
+    balanced: BoolArray = (most - least <= 1) & (least >= np.minimum(1, counts // deals.size))
     balanced &= (present - fresh).max(axis=1) <= gain_min * present.mean(axis=1)
     return balanced
 
 
-def _placed(deals: Deals, positions: slice, skew: int, budget: MoveBudget) -> Int64Array:
+def _placed(deals: Deals, positions: slice, budget: MoveBudget) -> Int64Array:
     """Place one deal: int64 (its partitions,), columns."""
     lags, owner, size = deals.lags[positions], deals.owner[positions], deals.size
     owned = np.bincount(owner + 1, minlength=size + 1)[1:]
-    window = _window(owned, lags.size, skew)
-    caps = _caps(owned, loads_of(lags, owner, size), lags.size, window)
+    low = _least(owned, lags.size)
+    caps = _caps(owned, loads_of(lags, owner, size), lags.size, low)
     holder = given_up(lags, owner, caps)
-    _deal_free(holder, lags, size, window)
+    _deal_free(holder, lags, size, low)
     goal = loads_of(lags, deals.fresh[positions], size).astype(np.float64)
     now = Loads(
         weights=lags,
@@ -123,7 +120,7 @@ def _placed(deals: Deals, positions: slice, skew: int, budget: MoveBudget) -> In
         holder=holder,
         loads=loads_of(lags, holder, size),
         speeds=np.ones(size),
-        skew=skew,
+        counting=Counting.EVEN,
         least=np.full(size, min(1, lags.size // size)),
         gain_min=budget.gain_min,
     )
@@ -131,31 +128,29 @@ def _placed(deals: Deals, positions: slice, skew: int, budget: MoveBudget) -> In
     return now.holder
 
 
-def _deal_free(holder: Int64Array, lags: Int64Array, size: int, window: Window) -> None:
+def _deal_free(holder: Int64Array, lags: Int64Array, size: int, low: int) -> None:
     """Place the partitions without a holder; fills in `holder`."""
     free = np.flatnonzero(holder == NOBODY)
     if not free.size:
         return
     counts = np.bincount(holder + 1, minlength=size + 1)[1:]
     loads = loads_of(lags, holder, size)
-    if window.skew == 1:
-        top = max(int(counts.max()), window.low) + free.size
-        holder[free] = deal_by_count(lags[free], top - counts, loads)
-    else:
-        holder[free] = deal_by_lag(lags[free], counts, loads, window)
+    top = max(int(counts.max()), low) + free.size
+    holder[free] = deal_by_count(lags[free], top - counts, loads)
 
 
-def _window(owned: Int64Array, total: int, skew: int) -> Window:
-    """Return the bounds of counts that cost the fewest moves.
+def _least(owned: Int64Array, total: int) -> int:
+    """Return the lower bound of counts that costs the fewest moves; the upper one is higher by 1.
 
-    With a higher window members give up less and need more, so the best window is where both meet.
+    With higher bounds members give up less and need more, so the best bounds are where both meet.
     """
     size = owned.size
     free = total - int(owned.sum())
-    low, high = max(-(-total // size) - skew, min(1, total // size), 0), total // size
+    floor = low = max(-(-total // size) - 1, min(1, total // size), 0)
+    high = total // size
 
     def costs(bound: int) -> tuple[int, int]:
-        surplus = int(np.maximum(owned - bound - skew, 0).sum())
+        surplus = int(np.maximum(owned - bound - 1, 0).sum())
         return surplus, int(np.maximum(bound - owned, 0).sum()) - free
 
     while low < high:
@@ -165,13 +160,12 @@ def _window(owned: Int64Array, total: int, skew: int) -> Window:
             high = middle
         else:
             low = middle + 1
-    floor = max(-(-total // size) - skew, min(1, total // size), 0)
     if low > floor and max(costs(low - 1)) <= max(costs(low)):
         low -= 1
-    return Window(low=low, high=low + skew, skew=skew)
+    return low
 
 
-def _caps(owned: Int64Array, loads: Int64Array, total: int, window: Window) -> Int64Array:
+def _caps(owned: Int64Array, loads: Int64Array, total: int, low: int) -> Int64Array:
     """Return how many partitions each member may keep: int64 (S,).
 
     The caps let every other member reach its least.
@@ -179,7 +173,7 @@ def _caps(owned: Int64Array, loads: Int64Array, total: int, window: Window) -> I
     If members must give up more than the upper bound demands, the largest counts give first, among
     them the most loaded.
     """
-    caps = np.clip(owned, window.low, window.high)
+    caps = np.clip(owned, low, low + 1)
     excess = int(caps.sum()) - total
     while excess > 0:
         most = np.flatnonzero(caps == caps.max())

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from coopgroup.core.assignors.levelling.bulk import level_in_bulk
 from coopgroup.core.assignors.levelling.exchange import Exchange
-from coopgroup.core.assignors.levelling.steps import Loads, loads_of
+from coopgroup.core.assignors.levelling.steps import Counting, Loads, loads_of
 from coopgroup.core.assignors.pools import columns_of
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Levelling:
             holder=holder,
             loads=loads[members],
             speeds=self.speeds[members],
-            skew=0 if self.entitled is None else pool.resources.size,
+            counting=Counting.FIXED if self.entitled is None else Counting.FREE,
             least=least,
             gain_min=budget.gain_min,
             slack=self.slack,

@@ -7,6 +7,7 @@ time most per move. Among equal steps the first given position wins, then the fi
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -47,6 +48,14 @@ class Steps:
     moves: Int64Array
 
 
+class Counting(Enum):
+    """How far the counts of a pool's subscribers may differ."""
+
+    FIXED = "no count changes"
+    EVEN = "counts differ by at most one"
+    FREE = "counts may differ"
+
+
 @define(kw_only=True, eq=False)
 class Loads:
     """Planned holders in one pool with P partitions and S subscribers, and the resulting loads.
@@ -57,7 +66,7 @@ class Loads:
         holder: int64 (P,): column of each partition's planned owner.
         loads: int64 (S,): weight of each subscriber, including other pools.
         speeds: float64 (S,): above 0.
-        skew: how far the counts may differ; 0 if counts must not change.
+        counting: how far the counts may differ.
         least: int64 (S,): how many partitions of this pool each subscriber keeps, if it has as
             many.
         gain_min: what a step must gain per move, as a share of the mean time.
@@ -76,7 +85,7 @@ class Loads:
     holder: Int64Array
     loads: Int64Array
     speeds: Float64Array
-    skew: int
+    counting: Counting
     least: Int64Array
     gain_min: float
     slack: float = 0.0
@@ -143,24 +152,12 @@ class Loads:
         return enough
 
     def may_shift(self, heavy: Int64Array, light: Int64Array) -> BoolArray:
-        """Return whether counts still fit if a pair moves one partition: bool (I,).
-
-        If steps are taken singly, each pair is judged alone, otherwise all pairs together.
-        """
-        if not self.skew:
+        """Return whether counts still fit if a pair moves one partition: bool (I,)."""
+        if self.counting is Counting.FIXED:
             return np.zeros(heavy.size, dtype=np.bool_)
-        counts, gives, takes = self.counts, self.counts[heavy], self.counts[light]
-        fits: BoolArray = gives > self.least[heavy]
-        if self.skew == 1 or (self.skew < self.weights.size and self.together):
-            fits &= gives > takes  # the step must not widen the difference
-        elif self.skew < self.weights.size:
-            low, next_low = np.partition(counts, 1)[:2]
-            next_high, high = np.partition(counts, counts.size - 2)[-2:]
-            top = np.where((gives == high) & (next_high < high), next_high, high)
-            bottom = np.where((takes == low) & (next_low > low), next_low, low)
-            top = np.maximum(top, np.maximum(gives - 1, takes + 1))
-            bottom = np.minimum(bottom, np.minimum(gives - 1, takes + 1))
-            fits &= (gives == takes + 1) | (top - bottom <= self.skew)
+        fits: BoolArray = self.counts[heavy] > self.least[heavy]
+        if self.counting is Counting.EVEN:
+            fits &= self.counts[heavy] > self.counts[light]  # never widen the difference
         return fits
 
     def best_steps(

@@ -4,8 +4,7 @@ The policy stages the round as if all members were warm. Its moves to cold recei
 also those that it postpones: the policy stages again, with the owner as target of these resources.
 Any policy can be used unchanged, because policies are pure.
 
-A move is not held back if its receiver takes no part, is warm, or has timed out or declined and the
-option says "move". If it says "cancel", such a move is held back without another warm-up.
+A move is not held back if its receiver takes no part, is warm, has timed out, or has declined.
 """
 
 from __future__ import annotations

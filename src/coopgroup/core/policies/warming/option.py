@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["Warmup", "read_warmup", "warmup_of"]
 
 _OPTION_MAX: Final = 2**31 - 1
-_WAYS: Final = ("move", "cancel")
 _TOPICS_MIN: Final = 2
 
 
@@ -27,11 +26,6 @@ def _count(_: Warmup, attribute: Attribute[int], value: int) -> None:
         raise ConfigurationError(
             f"{attribute.name} of warmup", value, f"an integer from {least} to {_OPTION_MAX}"
         )
-
-
-def _way(_: Warmup, attribute: Attribute[str], value: str) -> None:
-    if value not in _WAYS:
-        raise ConfigurationError(f"{attribute.name} of warmup", value, f"one of {', '.join(_WAYS)}")
 
 
 def _topics_of(value: object) -> tuple[str, ...] | None:
@@ -72,15 +66,11 @@ class Warmup:
         per_member: how many cold warm-ups one member runs at the same time. With 2, the default,
             a member always restores, and its first resources still move early.
         timeout_ms: how long a warm-up may run, in ms. 10 minutes by default, the probing interval
-            of Kafka Streams. Choose several times the longest restore.
+            of Kafka Streams. Choose several times the longest restore. Then the resource moves to
+            the cold member: the group always reaches its balance, and no move is worse than without
+            warm-ups. A standby that times out is cancelled. A warm-up that its member declines ends
+            at once: another resource is tried, and if there is none, this one moves cold.
         standbys: how many members stay warm for each resource beside its owner.
-        on_timeout: "move" moves the resource to the cold member after the time-out. This is the
-            default: the group always reaches its balance, and no move is worse than without
-            warm-ups. "cancel" leaves the resource with its owner, which works, and tries another
-            resource if the balance is the same; the group can stay uneven until its members change.
-            A standby that times out is always cancelled.
-            A warm-up that its member declines ends at once: another resource is tried, and if there
-            is none, the option decides.
         co_partition: topics whose partitions belong together, for example
             `[("orders", "payments")]`. Partition i of each listed topic is one bundle: a bundle has
             one owner, and it warms up and moves as a whole. Balance, ration and limits count
@@ -88,15 +78,14 @@ class Warmup:
             `bundles` for topics that differ.
 
     Raises:
-        ConfigurationError: a count is not an integer in range, `on_timeout` is another word, or
-            `co_partition` is no list of lists of two topics or more, each topic once.
+        ConfigurationError: a count is not an integer in range, or `co_partition` is no list of
+            lists of two topics or more, each topic once.
     """
 
     max_concurrent: int = field(default=8, validator=_count)
     per_member: int = field(default=2, validator=_count)
     timeout_ms: int = field(default=600_000, validator=_count)
     standbys: int = field(default=0, validator=_count)
-    on_timeout: str = field(default="move", validator=_way)
     co_partition: tuple[tuple[str, ...], ...] = field(default=(), converter=_read_bundles)
 
 

@@ -106,10 +106,6 @@ class Warming:
         These are the moves whose warm-up timed out, and pairs for which no warm-up will run. The
         assignor is asked to avoid the latter, so such a move is made only without another choice.
         """
-        if self.warmth.option.on_timeout != "move":
-            # A member that leaves cannot keep its resources for ever.
-            given_up = np.union1d(self._late, self._known_refused)
-            return given_up[self.warmth.leaving[resources_of(self.warmth.group, given_up)]]
         # Also a standby that timed out: the move to it would wait for a warm-up that never begins.
         return np.union1d(self._late, self._known_refused)
 
@@ -120,10 +116,8 @@ class Warming:
     @cached_property
     def refused(self) -> Int64Array:
         """Return the pairs that are cancelled: they timed out, or were declined."""
-        moves = holds(self._may_move_cold, self._late)
-        if self.warmth.option.on_timeout == "move":
-            receivers = self.warmth.receivers[resources_of(self.warmth.group, self._late)]
-            moves = receivers == members_of(self.warmth.group, self._late)
+        receivers = self.warmth.receivers[resources_of(self.warmth.group, self._late)]
+        moves = receivers == members_of(self.warmth.group, self._late)
         return np.union1d(self._known_refused, self._late[~moves])
 
     def aim(self, ask: Callable[[Int32Array], Int32Array]) -> Int32Array:

@@ -70,17 +70,6 @@ def test_mixed_subscriptions_when_scope_is_group_carry_counts_and_lags_over() ->
     assert held == {"A": {"both": [0, 1, 3]}, "B": {"b": [0, 1], "both": [2]}}
 
 
-def test_hot_partition_when_counts_may_differ_leaves_its_holder_few_others() -> None:
-    """As users of the JVM assignor ask: counts differ by up to four."""
-    members = [claim(member, topics=["t"]) for member in "ABC"]
-    group = group_of({"t": range(9)}, *members)
-    lags = lags_of(group, {"t": [100] + [10] * 8})
-    even = by_member(group, LagAwareAssignor().assign(group, lags))
-    skewed = by_member(group, LagAwareAssignor(max_skew=4).assign(group, lags))
-    assert {member: len(held["t"]) for member, held in even.items()} == {"A": 3, "B": 3, "C": 3}
-    assert skewed == {"A": {"t": [0]}, "B": {"t": [1, 3, 5, 7]}, "C": {"t": [2, 4, 6, 8]}}
-
-
 @pytest.mark.parametrize("lag", [2**63 - 1, 2**61, -(2**62)])
 def test_totals_when_beyond_64_bits_are_still_exact(lag: int) -> None:
     members = [claim(member, topics=["t"]) for member in "AB"]
@@ -107,18 +96,11 @@ def test_large_topic_when_dealt_in_levels_is_even_in_count_and_lag() -> None:
         ({"scope": "world"}, "scope: got 'world', expected 'topic' or 'group'"),
         ({"scope": 1}, "scope: got 1, expected 'topic' or 'group'"),
         ({"scope": ["topic"]}, "scope: got ['topic'], expected 'topic' or 'group'"),
-        ({"sticky": 1}, "sticky: got 1, expected true or false"),
-        ({"max_skew": 0}, "max_skew: got 0, expected an integer from 1 to 2147483647"),
-        ({"max_skew": True}, "max_skew: got True, expected an integer from 1 to 2147483647"),
-        ({"max_skew": 2**31}, f"max_skew: got {2**31}, expected an integer from 1 to 2147483647"),
         ({"moves_max": -1}, "moves_max: got -1, expected an integer from 0 to 2147483647, or none"),
         (
             {"moves_max": 2**63},
             f"moves_max: got {2**63}, expected an integer from 0 to 2147483647, or none",
         ),
-        ({"gain_min": 1.5}, "gain_min: got 1.5, expected a number from 0 to 1"),
-        ({"gain_min": float("nan")}, "gain_min: got nan, expected a number from 0 to 1"),
-        ({"gain_min": "much"}, "gain_min: got 'much', expected a number from 0 to 1"),
     ],
 )
 def test_options_when_wrong_are_refused_in_one_line(
@@ -193,12 +175,3 @@ def test_topics_when_placed_together_are_placed_as_each_alone(
     )
     expected = [_plain(*map(list, zip(*topic, strict=True))) for topic in topics]
     assert placed.tolist() == [holder for topic in expected for holder in topic]
-
-
-def test_greatest_options_are_played() -> None:
-    """A skew of 2**63 was accepted, and every round ended in an OverflowError."""
-    group = group_of({"t": range(4)}, claim("m1", topics=["t"]), claim("m2", topics=["t"]))
-    target = LagAwareAssignor(max_skew=2**31 - 1, moves_max=2**31 - 1).assign(
-        group, np.array([9, 1, 1, 1])
-    )
-    assert np.bincount(target, weights=[9, 1, 1, 1]).tolist() in ([9, 3], [3, 9])

@@ -161,9 +161,8 @@ def moving(policy: Policy | None = None, **options: object) -> WarmGroup:
     return group
 
 
-@pytest.mark.parametrize("way", ["move", "cancel"])
-def test_declined_warm_up_is_exchanged_for_another_resource_of_the_owner(way: str) -> None:
-    group = moving(on_timeout=way)
+def test_declined_warm_up_is_exchanged_for_another_resource_of_the_owner() -> None:
+    group = moving()
     group.declines("b", 3)
     group.round()
     assert group.warmups() == {"b": [0, 1]}
@@ -182,15 +181,6 @@ def test_member_that_declines_everything_gets_its_share_cold(*, forgets: bool) -
             group.state = None
         group.settle()
     assert sorted(map(len, group.owned().values())) == [2, 2]
-
-
-def test_member_that_declines_everything_gets_nothing_if_the_option_says_cancel() -> None:
-    group = moving(per_member=9, on_timeout="cancel")
-    for _ in range(5):
-        group.declines("b", *range(4))
-        group.round()
-    assert group.owned() == {"a": [0, 1, 2, 3], "b": []}
-    assert group.warmups() == {}
 
 
 def test_new_standbys_end_with_the_slots_of_the_group() -> None:

@@ -6,8 +6,8 @@ from attrs import evolve
 
 from coopgroup.kafka.health.value import Health
 from coopgroup.metrics.events import MemberEvents
+from coopgroup.metrics.feed import readings
 from coopgroup.metrics.names import METRICS, Kind
-from coopgroup.metrics.sampling import readings
 from tests.unit.metrics.members import HEALTH, ROUND, told
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from coopgroup.assignors import StickyAssignor
-from coopgroup.cli.formats.plan_input import RESOURCES_MAX, Defaults, parse_line, read_line
+from coopgroup.cli.plan_input import RESOURCES_MAX, Defaults, parse_line, read_line
 from coopgroup.core.leader import TopicMetadata
 from coopgroup.core.model import MemberClaim, ResourceSet
 from coopgroup.core.policies.base import RoundContext

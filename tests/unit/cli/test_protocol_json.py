@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from coopgroup.cli.formats.protocol_json import (
+from coopgroup.cli.protocol_json import (
     Dialect,
     Kind,
     decoded_item,

@@ -1,1 +1,0 @@
-"""The JSON of `coopgroup plan` and `coopgroup protocol`."""

@@ -1,0 +1,120 @@
+"""`coopgroup setup`: the topics that members use for themselves, once for a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from coopgroup.cli.broker_options import Brokers, broker_options
+from coopgroup.errors import ConfigurationError, CoopgroupError
+from coopgroup.kafka.config.keys import BELL_TOPIC, TELEMETRY_TOPIC
+from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
+
+# The number of the cluster (`default.replication.factor`).
+_OF_THE_CLUSTER: Final = -1
+_DAY_MS: Final = 86_400_000
+# Rings are old after a second. A segment is deleted only when it is closed, so both are short.
+_BELL: Final = {
+    "cleanup.policy": "delete",
+    "compression.type": "uncompressed",
+    "message.timestamp.type": "LogAppendTime",
+    "min.insync.replicas": "1",
+    "retention.ms": "600000",
+    "segment.ms": "600000",
+    "segment.bytes": "1048576",
+}
+_TELEMETRY: Final = {
+    "cleanup.policy": "delete",
+    "compression.type": "producer",
+    "message.timestamp.type": "CreateTime",
+    "segment.ms": "86400000",
+}
+
+
+class TopicError(CoopgroupError):
+    """The cluster did not create the topic."""
+
+
+@click.command("setup")
+@click.option("--bell-topic", default=BELL_TOPIC, show_default=True, help="Topic of the bell.")
+@click.option(
+    "--telemetry-topic", default=TELEMETRY_TOPIC, show_default=True, help="Topic of telemetry."
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    help="Of each topic. All records of a group are on one partition.",
+)
+@click.option(
+    "--replication-factor", type=click.IntRange(min=1), help="Default: that of the cluster."
+)
+@click.option(
+    "--retention-days",
+    type=click.IntRange(min=1),
+    default=7,
+    show_default=True,
+    help="How long the cluster keeps telemetry.",
+)
+@broker_options("the cluster")
+def command(
+    *,
+    bell_topic: str,
+    telemetry_topic: str,
+    partitions: int,
+    replication_factor: int | None,
+    retention_days: int,
+    **brokers: Any,  # noqa: ANN401 - their options
+) -> None:
+    """Create the topics that members use for themselves, unless they exist.
+
+    It prints the rights that members need on them.
+    """
+    for option, topic in (("--bell-topic", bell_topic), ("--telemetry-topic", telemetry_topic)):
+        if not is_topic_name(topic):
+            raise ConfigurationError(option, topic, TOPIC_NAME_RULE)
+    cluster = Brokers(**brokers)
+    admin = AdminClient(dict(cluster.client("coopgroup-setup").admin))
+    retention = {"retention.ms": str(retention_days * _DAY_MS)}
+
+    def make(topic: str, configuration: Mapping[str, str]) -> None:
+        new = NewTopic(
+            topic,
+            num_partitions=partitions,
+            replication_factor=replication_factor or _OF_THE_CLUSTER,
+            config=dict(configuration),
+        )
+        is_new = _create(admin, new, cluster.timeout_ms / 1000)
+        click.echo(f"{topic} {'is created' if is_new else 'exists already'}")
+
+    make(bell_topic, _BELL)
+    make(telemetry_topic, {**_TELEMETRY, **retention})
+    server = cluster.bootstrap_server
+    acl = f"  kafka-acls --bootstrap-server {server} --add --allow-principal User:NAME"
+    click.echo("If access is controlled, members need these rights:")
+    click.echo(f"{acl} --operation Read --operation Write --topic {bell_topic}")
+    click.echo(f"{acl} --operation Write --topic {telemetry_topic}")
+    for key, topic, usual in (
+        ("coopgroup.bell.topic", bell_topic, BELL_TOPIC),
+        ("coopgroup.telemetry.topic", telemetry_topic, None),
+    ):
+        if topic != usual:
+            click.echo(f"Set {key} to {topic} for members that are to use it.")
+
+
+def _create(admin: AdminClient, topic: NewTopic, timeout_s: float) -> bool:
+    """Create a topic; return False if it exists."""
+    created = admin.create_topics([topic], request_timeout=timeout_s, operation_timeout=timeout_s)
+    try:
+        created[topic.topic].result()
+    except KafkaException as error:
+        cause = error.args[0]
+        if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        raise TopicError(f"{topic.topic} is not created: {cause.str()}") from None
+    return True
