@@ -10,10 +10,10 @@ from coopgroup.late_names import late_names
 
 if TYPE_CHECKING:
     from coopgroup.core.assignors.base import Assignor
-    from coopgroup.core.assignors.drain.assignor import DrainTimeAssignor
+    from coopgroup.core.assignors.drain import DrainTimeAssignor
     from coopgroup.core.assignors.lag.assignor import LagAwareAssignor
     from coopgroup.core.assignors.pools import Pool, subscriber_pools
-    from coopgroup.core.assignors.range.assignor import RangeAssignor
+    from coopgroup.core.assignors.range import RangeAssignor
     from coopgroup.core.assignors.registry import assignor_names, create_assignor, register_assignor
     from coopgroup.core.assignors.round_robin import RoundRobinAssignor
     from coopgroup.core.assignors.sticky.assignor import CooperativeStickyAssignor, StickyAssignor
@@ -62,10 +62,10 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
         __name__,
         {
             "coopgroup.core.assignors.base": ("Assignor",),
-            "coopgroup.core.assignors.drain.assignor": ("DrainTimeAssignor",),
+            "coopgroup.core.assignors.drain": ("DrainTimeAssignor",),
             "coopgroup.core.assignors.lag.assignor": ("LagAwareAssignor",),
             "coopgroup.core.assignors.pools": ("Pool", "subscriber_pools"),
-            "coopgroup.core.assignors.range.assignor": ("RangeAssignor",),
+            "coopgroup.core.assignors.range": ("RangeAssignor",),
             "coopgroup.core.assignors.registry": (
                 "assignor_names",
                 "create_assignor",

@@ -7,18 +7,20 @@ bytes; the repository's folder `protocol/` has the schemas.
 
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.protocol.assignment import (
-    ASSIGNMENT_NEWEST,
     decode_assignment,
     encode_assignment,
 )
-from coopgroup.core.protocol.client_signature import has_signature, with_signature
 from coopgroup.core.protocol.kafka_assignment import (
-    KAFKA_ASSIGNMENT_NEWEST,
     decode_kafka_assignment,
     encode_kafka_assignment,
     is_kafka_assignment,
 )
-from coopgroup.core.protocol.kafka_protocols import KafkaProtocol, kafka_protocol
+from coopgroup.core.protocol.kafka_protocols import (
+    KafkaProtocol,
+    has_signature,
+    kafka_protocol,
+    with_signature,
+)
 from coopgroup.core.protocol.sticky_user_data import (
     StickyUserData,
     decode_cooperative_generation,
@@ -27,12 +29,19 @@ from coopgroup.core.protocol.sticky_user_data import (
     encode_sticky_user_data,
 )
 from coopgroup.core.protocol.subscription import (
-    SUBSCRIPTION_NEWEST,
     decode_subscription,
     encode_subscription,
 )
 from coopgroup.core.protocol.user_data import decode_user_data, encode_user_data
-from coopgroup.core.protocol.values import Assignment, KafkaAssignment, Subscription, UserData
+from coopgroup.core.protocol.values import (
+    ASSIGNMENT_NEWEST,
+    KAFKA_ASSIGNMENT_NEWEST,
+    SUBSCRIPTION_NEWEST,
+    Assignment,
+    KafkaAssignment,
+    Subscription,
+    UserData,
+)
 
 __all__ = [
     "ASSIGNMENT_NEWEST",

@@ -24,7 +24,7 @@ from coopgroup.assignors import (
 from coopgroup.cli import compare, simulate, sweep
 from coopgroup.cli.app import run
 from coopgroup.cli.pipeline import advise
-from coopgroup.core.assignors.drain.assignor import LOOKS_MAX
+from coopgroup.core.assignors.drain import LOOKS_MAX
 from coopgroup.core.assignors.move_budget import MoveBudget
 from coopgroup.core.assignors.quota_flow import ARCS_MAX
 from coopgroup.core.model import ResourceSet
@@ -36,8 +36,7 @@ from coopgroup.policies import Policy, SimplePolicy, policy_names
 from coopgroup.report.charts import AXIS_WORDS
 from coopgroup.simulator import scenario as values
 from coopgroup.simulator.comparison import MEASURES
-from coopgroup.simulator.scenario.file import parse_scenario, read_scenario
-from coopgroup.simulator.scenario.tables import EVENT_KINDS, KEYS
+from coopgroup.simulator.scenario.file import EVENT_KINDS, KEYS, parse_scenario, read_scenario
 from coopgroup.telemetry import EndCause, Envelope, StopReason, to_json
 from tests.architecture.readme import page_examples
 from tests.architecture.tree import ROOT, python_files

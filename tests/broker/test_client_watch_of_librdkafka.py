@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.membership.lookup import ClusterLookup
-from coopgroup.kafka.records import client_watch
+from coopgroup.kafka.records import fetching as fetching_module
 from coopgroup.kafka.records.fetching import Fetching
 from tests.support.metadata_proxy import MetadataProxy, metadata_proxy
 from tests.support.waiting import wait_for
@@ -72,8 +72,8 @@ def test_records_arrive_again(
     producer: Producer, proxy: MetadataProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One client of six survives the outage without our help, so three clients take part."""
-    monkeypatch.setattr(client_watch, "_SILENT_S", 1.0)
-    monkeypatch.setattr(client_watch, "_DOUBT_S", 0.2)
+    monkeypatch.setattr(fetching_module, "_SILENT_S", 1.0)
+    monkeypatch.setattr(fetching_module, "_DOUBT_S", 0.2)
     configuration = settings(proxy) | {"group.id": "g", "enable.auto.commit": False}
     fetchings = [
         Fetching(

@@ -23,7 +23,8 @@ from coopgroup.core.member.effects import Lane
 from coopgroup.core.model.group_api import Coordinator
 from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.config.settings import read_settings
-from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport
+from coopgroup.kafka.rpc.outcomes import FailureKind
+from coopgroup.kafka.rpc.transport import GroupTransport
 from tests.support.group_requests import join
 from tests.support.waiting import wait_for
 

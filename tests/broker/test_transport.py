@@ -16,7 +16,8 @@ import pytest
 from coopgroup.core.member.effects import Lane
 from coopgroup.core.model import group_api as api
 from coopgroup.kafka.config.connection_settings import read_connection_settings
-from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.testing import KafkaCluster
 from tests.support.group_requests import heartbeat, join, sync
 from tests.support.waiting import WAIT_S_MAX

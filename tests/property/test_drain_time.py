@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coopgroup.assignors import DrainTimeAssignor
-from coopgroup.core.assignors.drain.work import work_of
+from coopgroup.core.assignors.drain import work_of
 from coopgroup.core.assignors.levelling.longest_first import deal_by_time
 from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
 from coopgroup.core.model.resource_set import Int64Array

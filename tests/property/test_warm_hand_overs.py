@@ -10,7 +10,8 @@ import pytest
 from coopgroup.core.assignors.registry import create_assignor
 from coopgroup.core.member.events import SubscriptionChanged
 from coopgroup.core.policies.registry import create_policy
-from coopgroup.simulator.host.process import Process, RunSettings
+from coopgroup.simulator.host.process import Process
+from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
@@ -27,7 +28,7 @@ SILENT: Final = Mutant(
 )
 HASTY: Final = Mutant(
     "leavers may keep nothing",
-    "policies.warming.leaving:with_leavers",
+    "policies.warming.warmth:with_leavers",
     "if not leavers:",
     "if True:",
 )

@@ -43,8 +43,8 @@ from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
-from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
 from coopgroup.simulator.coordinator import GroupCoordinator
 from coopgroup.telemetry import (
     Envelope,

@@ -60,7 +60,7 @@ from coopgroup.protocol import (
     encode_assignment,
 )
 from coopgroup.simulator.coordinator import refusal
-from coopgroup.simulator.host.process import RunSettings
+from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.scenario import Cost
 from coopgroup.simulator.simulation import Simulation
 

@@ -25,7 +25,7 @@ class Mutant:
 
     Attributes:
         name: its effect, in a few words.
-        place: module below `coopgroup` and function in it, `module:function`.
+        place: module of the core, or of the simulator, and function in it, `module:function`.
         old: the original code, which occurs once.
     """
 
@@ -127,7 +127,7 @@ MUTANTS: Final = (
     Mutant("never gives up what has stopped", "member.revocation:give_up_stopped",
            "owned=member.owned - given_up,", "owned=member.owned,"),
     Mutant("no heartbeats while a join waits", "member.requests:wanted",
-           "if member.in_generation and _HEARTBEAT not in waiting:",
+           "if member.in_generation and RequestKind.HEARTBEAT not in waiting:",
            "if member.in_generation and not waiting:"),
     Mutant("the delay is over and nobody rejoins", "member.machine:_meet_deadlines",
            "due = member.delay.remaining_ms(turn.now_ms) == 0", "due = False"),
@@ -268,8 +268,8 @@ MUTANTS: Final = (
            "if kind is None or kind in waiting or (kind.value == 'SyncGroup' and not "
            "member.round.leads):"),
     Mutant("what is being stopped is not lost", "member.turn:Turn.lose",
-           "resources = self.member.owned\n",
-           "resources = self.member.owned - self.member.revocation.pending\n"),
+           "resources, loss = self.member.owned,",
+           "resources, loss = self.member.owned - self.member.revocation.pending,"),
     Mutant("the initial delay begins anew", "policies.waiting.initial:initial_until_ms",
            "until_ms = None if context.state is None else context.state.initial_until_ms",
            "until_ms = context.now_ms + initial_delay_ms if initial_delay_ms and not "
@@ -431,7 +431,8 @@ def broken(mutant: Mutant) -> Iterator[types.FunctionType]:
 
 def _function(place: str) -> types.FunctionType:
     module, _, path = place.partition(":")
-    found: Any = importlib.import_module(f"coopgroup.{module}")
+    root = "coopgroup" if module.startswith("simulator.") else "coopgroup.core"
+    found: Any = importlib.import_module(f"{root}.{module}")
     for name in path.split("."):
         found = inspect.getattr_static(found, name)
     for wrapper, inner in ((property, "fget"), (classmethod, "__func__")):

@@ -11,7 +11,7 @@ from coopgroup.core.model.group_api import (
 )
 from coopgroup.policies import SimplePolicy
 from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator
-from coopgroup.simulator.host.process import RunSettings
+from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.simulation import Simulation
 from tests.support.group_requests import join, sync

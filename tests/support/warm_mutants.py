@@ -19,7 +19,7 @@ WARM_MUTANTS: Final = (
     # --- the leader
     (9, Mutant("moves do not wait for their warm-ups", "policies.warming.moves:stage_held",
                "if held.any():", "if False:")),
-    (6, Mutant("limits of members do not count", "policies.warming.limits:Slots.fill",
+    (6, Mutant("limits of members do not count", "policies.warming.standbys:Slots.fill",
                "rank < self.left_of[members]", "rank >= 0")),
     (1, Mutant("a standby is missing", "policies.warming.standbys:Standbys.added",
                "missing = self._missing(kept)", "missing = self._missing(kept) - 1")),

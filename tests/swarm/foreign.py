@@ -18,7 +18,7 @@ from attrs import define, field
 from coopgroup.core.member.effects import Lane, Send
 from coopgroup.core.member.events import Answered, RequestFailed
 from coopgroup.core.model import EMPTY, ResourceSet
-from coopgroup.core.model.claims import NO_GENERATION
+from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.group_api import (
     Coordinator,
     HeartbeatAnswer,

@@ -20,13 +20,11 @@ from coopgroup.core.member.effects import Lane
 from coopgroup.core.member.events import RejoinRequested, SubscriptionChanged
 from coopgroup.core.member.transitions import AT_WORK
 from coopgroup.core.model import group_api
-from coopgroup.core.model.claims import NO_GENERATION
+from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.policies.registry import create_policy
 from coopgroup.protocol import decode_subscription, encode_subscription
-from coopgroup.simulator.garbage import searched_afterwards
 from coopgroup.simulator.hand_overs import HandOvers
-from coopgroup.simulator.host.process import RunSettings
-from coopgroup.simulator.host.run_settings import WarmupMishaps
+from coopgroup.simulator.host.run_settings import RunSettings, WarmupMishaps
 from coopgroup.simulator.scenario import LEADER, Bell, Cost, Identity, Span
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.transcript import Transcript
@@ -92,7 +90,6 @@ class Played:
     transcript: tuple[str, ...]
 
 
-@searched_afterwards()
 def play(run: SwarmRun, *, transcript: bool = False) -> Played:
     """Play a run to its end.
 

@@ -12,11 +12,12 @@ from coopgroup.core.model import ResourceSet
 from coopgroup.core.policies.warming.option import warmup_of
 from coopgroup.core.session.own_rounds import policy_deadline_ms
 from coopgroup.simulator.checkers import Expectations, check_run
-from coopgroup.simulator.checkers.bundles import of_bundles
-from coopgroup.simulator.checkers.warmups import WarmSets
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import AssignmentReceived, MembershipLost, ProcessEnded, ResourcesStarted
+from tests.swarm.checkers.bundles import of_bundles
+from tests.swarm.checkers.policy import Promises, check_policy
+from tests.swarm.checkers.warmups import WarmSets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -74,11 +75,15 @@ def settle(
     topics = {topic for process in simulation.alive for topic in process.topics}
     expected = Expectations(
         owned=simulation.brokers.existing().restrict_names(topics),
-        calm_from_ms=calm_from_ms,
         quiet_from_ms=end_ms - _QUIET_MS + 1,
         end_ms=end_ms,
         slack_ms=HEALED_WITHIN_MS,
         stop_max_ms=simulation.config.rebalance_timeout_ms,
+    )
+    promises = Promises(
+        calm_from_ms=calm_from_ms,
+        end_ms=end_ms,
+        slack_ms=HEALED_WITHIN_MS,
         delay_ms=delay_ms,
         with_losses=plain,
         max_moves_per_round=ration.moves_max if ration and is_rationed else None,
@@ -94,6 +99,7 @@ def settle(
     if warmup is not None and plain and not with_hand_overs:
         found += _check_standbys(simulation, warmup, end_ms)
     found += check_run(simulation.world.telemetry, expected)
+    found += check_policy(simulation.world.telemetry, promises)
     return tuple(sorted(found, key=lambda one: one.at_ms))
 
 

@@ -8,8 +8,8 @@ brokers. Its rules are:
   These are the partitions that a leader has assigned to it, and those that it got by a claim that
   Kafka's rule (the highest generation wins, a tie has no owner) does not give to an honest member.
   The rule counts only where it must: for a leader without memory of the last round, a generation
-  that has been, and a topic that the member subscribes to. In both cases the hostile member must
-  have claimed the partition in each readable subscription since.
+  that has been, and a topic that the member subscribes to, or any if it hands over. In both cases
+  the hostile member must have claimed the partition in each readable subscription since.
 - **contested**: a leader that led the last round contests no claim of the member that it gave the
   partition to.
 - **fair**: a leader assigns no partition to a hostile member beyond its fair share.
@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING, Final, cast
 from attrs import define, field, frozen
 
 from coopgroup.core.model import EMPTY, ResourceSet
-from coopgroup.core.model.absent import NO_GENERATION
+from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.group_api import JoinGroupAnswer, SyncGroupRequest
 from coopgroup.core.policies.warming.option import warmup_of
 from coopgroup.errors import DecodeError
-from coopgroup.protocol import decode_assignment, decode_subscription
+from coopgroup.protocol import decode_assignment, decode_subscription, decode_user_data
 from coopgroup.simulator.checkers.holdings import holdings
 from coopgroup.simulator.coordinator import GroupState
 from coopgroup.simulator.coordinator.state import ClassicGroup
@@ -224,7 +224,9 @@ class Witness:
             for other, one in made.said.items()
             if one is not None and not self.is_hostile(other) and one.generation > said.generation
         ]
-        won = said.owned & existing.restrict_names(said.topics)
+        won = said.owned & existing
+        if not _hands_over(said):
+            won = won.restrict_names(said.topics)
         return kept | (won - ResourceSet.union_all([EMPTY, *better]))
 
     # --- what is checked at each round ------------------------------------------------------------
@@ -365,6 +367,14 @@ def _said(metadata: bytes) -> Subscription | None:
         return decode_subscription(metadata, skips_rest=True)
     except DecodeError:
         return None
+
+
+def _hands_over(said: Subscription) -> bool:
+    try:
+        ours = decode_user_data(said.user_data)
+    except DecodeError:
+        return False
+    return ours is not None and ours.hands_over
 
 
 def _given(assignment: bytes) -> ResourceSet:

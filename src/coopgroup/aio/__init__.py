@@ -2,10 +2,9 @@
 
 from confluent_kafka import TopicPartition
 
-from coopgroup.aio.consumer import AsyncCooperativeConsumer
+from coopgroup.aio.consumer import AsyncCooperativeConsumer, RebalanceListener
 from coopgroup.aio.hand_out import ConsumerStoppedError
 from coopgroup.aio.records import ConsumerRecord, OffsetAndMetadata
-from coopgroup.aio.subscribing import RebalanceListener
 
 __all__ = [
     "AsyncCooperativeConsumer",

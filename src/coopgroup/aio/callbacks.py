@@ -33,12 +33,9 @@ from confluent_kafka import TopicPartition
 from coopgroup.aio.hand_out import HandOut, key_of, keys_of
 from coopgroup.aio.loop_port import LoopPort
 from coopgroup.core.model import ResourceSet
-from coopgroup.kafka.callbacks.listener import GroupListener, Interceptor
-from coopgroup.kafka.callbacks.subscribed import Callbacks, as_resources
+from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener, Interceptor, as_resources
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.record_buffer import Partition
-
-__all__ = ["AsyncCallback", "GivenCallbacks", "LoopCallbacks", "ToldCallbacks"]
 
 AsyncCallback: TypeAlias = Callable[[Any, list[TopicPartition]], Awaitable[object] | object]
 

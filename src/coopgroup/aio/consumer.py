@@ -3,6 +3,13 @@
 Theory of operation. A consumer has the same parts as a `CooperativeConsumer`. A thread polls them
 (`polling`), and the tasks of the loop take the records (`hand_out`). Callbacks run on the loop
 (`callbacks`). Names and shapes are those of aiokafka, where it has them.
+
+`Opening` makes the parts beside the loop, then the polling thread. A part that is opened while its
+start is cancelled is closed again.
+
+`Ending`: the polling thread reports its end, and the tasks that close wait for it. A cancelled task
+still waits. Otherwise `asyncio.run` would end the loop while
+the consumer gives up its partitions.
 """
 
 from __future__ import annotations
@@ -10,32 +17,192 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Mapping
-from typing import Any, Final, Self
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, Self
 
+from attrs import define, evolve, field
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
-from coopgroup.aio.callbacks import AsyncCallback, GivenCallbacks, ToldCallbacks
-from coopgroup.aio.ending import Ending
-from coopgroup.aio.hand_out import ConsumerStoppedError, key_of, keys_of
-from coopgroup.aio.loop_port import LoopPort
+from coopgroup.aio.callbacks import AsyncCallback, GivenCallbacks, LoopCallbacks, ToldCallbacks
+from coopgroup.aio.hand_out import ConsumerStoppedError, HandOut, key_of, keys_of
+from coopgroup.aio.loop_port import LoopPort, aside
 from coopgroup.aio.offsets import Offsets
-from coopgroup.aio.opening import Opening
 from coopgroup.aio.polling import Polling
 from coopgroup.aio.records import ConsumerRecord, GivenOffsets
-from coopgroup.aio.subscribing import RebalanceListener, read_subscription
+from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.member.events import WarmedUp
 from coopgroup.core.model import ResourceSet
-from coopgroup.kafka.callbacks.subscribed import Callbacks, as_resources
-from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
-from coopgroup.kafka.config.settings import merge_configuration, read_settings
+from coopgroup.core.policies.base import Policy
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.callbacks.finalizer import keep_callbacks
+from coopgroup.kafka.callbacks.listener import Callbacks, as_resources
+from coopgroup.kafka.config.settings import ConsumerSettings, merge_configuration, read_settings
+from coopgroup.kafka.consumer import ConsumerParts, choose_plugins
+from coopgroup.kafka.forked import is_of_parent, keep_to_process
 from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.membership.group_metadata import encode_group_metadata
-from coopgroup.kafka.parts import choose_plugins
+from coopgroup.kafka.membership.subscription import read_topics
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.kafka.records.partitions import to_partitions
 
-__all__ = ["AsyncCooperativeConsumer"]
+
+@define(eq=False, kw_only=True)
+class Opening:
+    """All that a consumer needs to open."""
+
+    port: LoopPort
+    settings: ConsumerSettings
+    assignor: Assignor | None
+    policy: Policy | None
+    errors: deque[BaseException]
+    given: weakref.ref[GivenCallbacks]
+    on_end: Callable[[BaseException | None], None]
+
+    async def open(
+        self, owner: Callable[[], object | None], is_closed: Callable[[], bool]
+    ) -> Polling:
+        """Return the polling thread, which is not started yet.
+
+        Raises:
+            ConsumerStoppedError: the consumer was closed or collected meanwhile.
+        """
+        parts = await aside(self.port, lambda: self._build(owner), _close)
+        if is_closed():
+            await aside(self.port, lambda: _close(parts))
+            raise ConsumerStoppedError
+        hand_out = HandOut(
+            parts.driver,
+            parts.fetching,
+            self.port,
+            self.errors,
+            is_fetching_here="oauth_cb" not in self.settings.librdkafka,
+            decoder=parts.decoder,
+        )
+        callbacks = LoopCallbacks(self.given, self.port, hand_out, parts.listener)
+        return Polling(parts, hand_out, callbacks, self.on_end)
+
+    def _build(self, owner: Callable[[], object | None]) -> ConsumerParts:
+        consumer = owner()
+        if consumer is None:
+            raise ConsumerStoppedError
+        parts = ConsumerParts.build(consumer, self.settings, self.assignor, self.policy)
+        parts.listener.consumer = None  # the polling thread must not keep the consumer alive
+        parts.start()
+        return parts
+
+
+def _close(parts: ConsumerParts) -> None:
+    parts.stop()
+    parts.close()
+
+
+@define(eq=False)
+class Ending:
+    """Whether a consumer has ended, and how.
+
+    Attributes:
+        is_over: whether the polling thread has closed the consumer.
+    """
+
+    port: LoopPort
+    is_over: bool = field(default=False, init=False)
+    _failure: BaseException | None = field(default=None, init=False)
+    _waiting: set[asyncio.Future[None]] = field(factory=set, init=False)
+
+    def report(self, failure: BaseException | None) -> None:
+        """Report the end, with the exception of the close or None; on the polling thread."""
+        self._failure, self.is_over = failure, True
+        self.port.call(self._wake)
+
+    def take_failure(self) -> BaseException | None:
+        """Return the exception of the close, only once."""
+        failure, self._failure = self._failure, None
+        return failure
+
+    async def wait(self) -> asyncio.CancelledError | None:
+        """Wait for the end, also if the task is cancelled; return the last cancellation."""
+        loop = asyncio.get_running_loop()
+        cancelled: asyncio.CancelledError | None = None
+        while not self.is_over:
+            waiting: asyncio.Future[None] = loop.create_future()
+            self._waiting.add(waiting)
+            try:
+                if not self.is_over:  # it may have ended before it could see this future
+                    await waiting
+            except asyncio.CancelledError as error:
+                cancelled = error
+            finally:
+                self._waiting.discard(waiting)
+        return cancelled
+
+    def _wake(self) -> None:
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+
+
+_METHODS = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
+
+
+class RebalanceListener(Protocol):
+    """aiokafka's `ConsumerRebalanceListener`; its methods may be coroutines."""
+
+    def on_partitions_assigned(self, assigned: Any, /) -> Any:  # noqa: ANN401  (or a coroutine)
+        """Hear of newly assigned partitions."""
+        ...
+
+    def on_partitions_revoked(self, revoked: Any, /) -> Any:  # noqa: ANN401  (or a coroutine)
+        """Hear of partitions to give up."""
+        ...
+
+
+def read_subscription(
+    topics: Iterable[str],
+    pattern: str | None,
+    listener: RebalanceListener | None,
+    callbacks: Callbacks,
+) -> tuple[tuple[str, ...], Callbacks]:
+    """Return the topics and the callbacks.
+
+    Raises:
+        ConfigurationError: a topic or the pattern is not valid; or none or both were given; or both
+            a listener and callbacks.
+        TypeError: the topics are not strings.
+    """
+    if isinstance(topics, str):
+        raise TypeError(f"topics is {topics!r}: it must be a list of names, such as [{topics!r}]")
+    wanted = list(topics)
+    if not all(isinstance(one, str) for one in wanted):
+        raise TypeError("topics must be a list of strings")
+    if pattern is not None:
+        if wanted:
+            raise ConfigurationError("pattern", pattern, "without topics")
+        wanted = [pattern if pattern.startswith("^") else f"^{pattern}"]
+    if not wanted:
+        raise ConfigurationError("topics", wanted, "at least one name or pattern")
+    read_topics(wanted)
+    return tuple(wanted), _callbacks(listener, callbacks)
+
+
+def _callbacks(listener: RebalanceListener | None, callbacks: Callbacks) -> Callbacks:
+    if listener is None:
+        return callbacks
+    if callbacks.on_assign or callbacks.on_revoke or callbacks.on_lost:
+        raise ConfigurationError("listener", listener, "without on_assign, on_revoke and on_lost")
+    assign, revoke, lose = (getattr(listener, method, None) for method in _METHODS)
+    return evolve(
+        callbacks,
+        on_assign=_of_method(assign),
+        on_revoke=_of_method(revoke),
+        on_lost=_of_method(lose),
+    )
+
+
+def _of_method(method: Callable[[set[TopicPartition]], Any] | None) -> AsyncCallback | None:
+    if method is None:
+        return None
+    return lambda _, partitions: method(set(partitions))
+
 
 _TOLD: Final = ("error_cb", "stats_cb", "throttle_cb", "on_commit")
 _NOT_STARTED: Final = "the consumer is not started: use `async with`, or `await consumer.start()`"
@@ -129,6 +296,7 @@ class AsyncCooperativeConsumer:
             raise
         self._offsets = Offsets(self._port, self._settings, self._polling, self._was_closed)
         weakref.finalize(self, self._polling.drop).atexit = False
+        keep_to_process(self, "_polling", "_offsets")
         if self._topics:
             self._enter()
         self._polling.start()
@@ -145,7 +313,7 @@ class AsyncCooperativeConsumer:
         """
         self._is_closed = True
         polling = self._polling
-        if polling is None:
+        if polling is None or is_of_parent(polling):
             return
         polling.hand_out.close()
         polling.close()

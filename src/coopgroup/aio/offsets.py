@@ -19,17 +19,14 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from coopgroup.aio.aside import aside
-from coopgroup.aio.loop_port import LoopPort
+from coopgroup.aio.loop_port import LoopPort, aside
 from coopgroup.aio.polling import Polling
 from coopgroup.aio.records import GivenOffsets, read_offsets_to_commit
 from coopgroup.core.member.events import Offset
 from coopgroup.kafka.config.settings import ConsumerSettings
 from coopgroup.kafka.exceptions import kafka_exception
-from coopgroup.kafka.records.committed import read_committed
+from coopgroup.kafka.records.committing import read_committed
 from coopgroup.kafka.records.record_buffer import Partition
-
-__all__ = ["Offsets"]
 
 T = TypeVar("T")
 

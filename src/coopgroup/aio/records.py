@@ -16,15 +16,6 @@ from confluent_kafka import Message, TopicPartition
 from coopgroup.core.member.events import Offset
 from coopgroup.kafka.records.offsets import given_offsets
 
-__all__ = [
-    "ConsumerRecord",
-    "GivenOffsets",
-    "OffsetAndMetadata",
-    "by_partition",
-    "read_offsets_to_commit",
-    "record_of",
-]
-
 
 class OffsetAndMetadata(NamedTuple):
     """An offset to commit, with a text for other readers of the group's offsets."""

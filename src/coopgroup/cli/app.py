@@ -49,7 +49,7 @@ _EXIT_ERROR = 1
 _EXIT_USAGE = 2
 _SUMMARY_MAX = 200
 # It imports the module of a `module:Class`.
-_RESOLVER: Final = "coopgroup.core.model.offered_factories"
+_RESOLVER: Final = "coopgroup.core.model.named_factories"
 _EXIT_UNWRITTEN = 74  # EX_IOERR of sysexits.h
 _UNWRITABLE: Final = {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EROFS}
 _EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells do

@@ -19,8 +19,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import click
 import numpy as np
@@ -95,11 +94,7 @@ def command(*, as_json: bool) -> int:
 @contextmanager
 def terminated_as_interrupt() -> Iterator[None]:
     """Let SIGTERM end the block like Ctrl-C, so that no process stays behind."""
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
@@ -126,10 +121,9 @@ def demonstrate(console: Console) -> dict[str, Facts]:
 
 def _table(title: str) -> Table:
     """Return a table with a column for each kind of group."""
-    kinds = (kind.removeprefix(OURS) for kind in KINDS)
     table = Table("", title=title, title_justify="left")
-    for kind in kinds:
-        table.add_column(kind, justify="right")
+    for kind in KINDS:
+        table.add_column(kind.removeprefix(OURS), justify="right")
     return table
 
 

@@ -10,8 +10,6 @@ from attrs import frozen
 
 from coopgroup.core.model import Resource
 
-__all__ = ["Callbacks", "ResourceCallback", "WorkFailure"]
-
 ResourceCallback: TypeAlias = "Callable[[Resource], object]"
 
 

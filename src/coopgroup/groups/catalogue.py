@@ -16,8 +16,6 @@ from attrs import field, frozen
 from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.errors import ConfigurationError
 
-__all__ = ["EVERYTHING", "INDEX_MIN", "TASKS_MAX", "Catalogue"]
-
 EVERYTHING: Final = "*"
 """Members of a group subscribe to this name, for all resources in the leader's catalogue."""
 INDEX_MIN: Final = -1

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any, Final, Self
@@ -28,30 +27,27 @@ from coopgroup.core.policies.simple import SimplePolicy
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.callbacks import Callbacks, ResourceCallback, WorkFailure
 from coopgroup.groups.catalogue import Catalogue
-from coopgroup.groups.lookup import CatalogueLookup
+from coopgroup.groups.lookup import CatalogueLookup, CatalogueWatcher
 from coopgroup.groups.settings import GroupSettings
-from coopgroup.groups.watching import CatalogueWatcher
-from coopgroup.groups.work import ResourceWork
-from coopgroup.groups.work_probe import GroupWork
-from coopgroup.kafka.clock import now_s
+from coopgroup.groups.work import GroupWork, ResourceWork
+from coopgroup.kafka.clock import now_s, pause
 from coopgroup.kafka.config.settings import merge_configuration
+from coopgroup.kafka.forked import is_of_parent, keep_to_process
 from coopgroup.kafka.health.probe import MemberProbe
 from coopgroup.kafka.health.value import Health
-from coopgroup.kafka.membership.driver import GroupDriver
-from coopgroup.kafka.membership.leaving import has_left, wait_left
-from coopgroup.kafka.parts import check_plugins, open_sink_and_slot
+from coopgroup.kafka.membership.driver import GroupDriver, open_sink_and_slot
 from coopgroup.kafka.plugins import (
     AssignorChoice,
     PolicyChoice,
+    check_plugins,
     chosen_assignor,
     chosen_policy,
 )
 from coopgroup.telemetry import Record
 from coopgroup.worker import Worker
 
-__all__ = ["CooperativeGroup"]
-
 _STEP_S: Final = 0.01
+_PARTS: Final = ("_driver", "_work", "_watcher", "_lookup", "_pool", "_probe", "_lock")
 _THREADS_MAX: Final = 32  # of callbacks
 
 
@@ -135,6 +131,7 @@ class CooperativeGroup:
         # Guards both flags. Reentrant: a signal handler may close the group while its thread
         # joins.
         self._lock = threading.RLock()
+        keep_to_process(self, *_PARTS)
 
     def _put_together(
         self,
@@ -175,7 +172,7 @@ class CooperativeGroup:
         )
         self._work.driver = self._driver
         self._probe = MemberProbe(self._driver, GroupWork(self._work))
-        sink.watch(lambda: self._probe)
+        sink.watch(self._probe)
         self._watcher = CatalogueWatcher(
             lookup=self._lookup,
             refresh_ms=settings.refresh_ms,
@@ -244,7 +241,7 @@ class CooperativeGroup:
         while not (self._work.wait_idle(0) and self._is_given_nothing()):
             if now_s() >= deadline_s:
                 return False
-            time.sleep(_STEP_S)
+            pause(_STEP_S)
         return True
 
     def _refuse_own(self, action: str) -> None:
@@ -254,7 +251,7 @@ class CooperativeGroup:
     def _is_given_nothing(self) -> bool:
         member = self._driver.member
         is_settled = member.state is MemberState.STABLE and member.last_join.topics == ()
-        return is_settled or has_left(member) or self._closed
+        return is_settled or self._driver.has_left or self._closed
 
     def close(self, timeout_s: float | None = None) -> None:
         """Stop all resources concurrently, and leave the group.
@@ -269,6 +266,8 @@ class CooperativeGroup:
         Raises:
             RuntimeError: called from a callback.
         """
+        if is_of_parent(self._driver):
+            return
         self._refuse_own("close")
         with self._lock:
             if self._closed:
@@ -283,7 +282,7 @@ class CooperativeGroup:
                 self._work.close(limit_s)
             finally:
                 self._driver.leave("closed", for_good=False)
-                wait_left(self._driver)
+                self._driver.wait_left()
                 self._driver.stop()
                 self._work.wait_told()
 

@@ -20,10 +20,9 @@ from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.group import CooperativeGroup
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.settings import merge_configuration
+from coopgroup.kafka.forked import is_of_parent, keep_to_process
 from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
-
-__all__ = ["Leadership"]
 
 # Maximum delay until a waiting caller notices the end of a lease.
 _STEP_S: Final = 0.05
@@ -98,6 +97,7 @@ class Leadership:
             policy=policy,
             assignor=assignor,
         )
+        keep_to_process(self, "_group", "_lock")
 
     def __enter__(self) -> Self:
         self._group.join()
@@ -120,6 +120,8 @@ class Leadership:
         Raises:
             RuntimeError: called from a callback.
         """
+        if is_of_parent(self._group):
+            return
         self._group.close()
         with self._lock:
             self._is_closed = True

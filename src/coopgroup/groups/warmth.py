@@ -26,8 +26,6 @@ from coopgroup.core.member.events import WarmedUp, WarmupFailed
 from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.core.session import one_line
 
-__all__ = ["Reporter", "ResourceWarmth"]
-
 Reporter: TypeAlias = Callable[[Resource, str, BaseException, str], None]
 # Urgency of a job: ending comes before starting, and starting before warming up.
 _COOL: Final = 1

@@ -19,10 +19,13 @@ resource returns, it is not started before that stop has returned.
 Telemetry and warnings run the application's code, too: its listener and its log handlers. Such code
 may wait for another thread that calls this group. If this thread had the lock, both would wait for
 ever. So reports are queued under the lock, and made after it is released.
+
+A `Worker` raises if the system has no thread left. A call of a callback then waits for a thread.
 """
 
 from __future__ import annotations
 
+import enum
 import math
 import threading
 from collections import deque
@@ -51,16 +54,127 @@ from coopgroup.core.member.events import (
 from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.core.session import one_line
 from coopgroup.groups.callbacks import Callbacks, ResourceCallback, WorkFailure
-from coopgroup.groups.calls import Calls
-from coopgroup.groups.one_resource import Action, Wish, Work
 from coopgroup.groups.warmth import ResourceWarmth
 from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.health.probe import WorkSample
+from coopgroup.kafka.health.value import StuckPartition
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.ports import Notice
-from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, StopReason, WorkFailed
+from coopgroup.kafka.records.commit_meter import CommitMeter
+from coopgroup.telemetry import (
+    Record,
+    ResourcesStarted,
+    ResourcesStopped,
+    StopReason,
+    WorkFailed,
+)
 from coopgroup.worker import URGENT, Worker
 
-__all__ = ["ResourceWork", "WorkLimits"]
+
+@define(eq=False)
+class Calls:
+    """Gives calls to a worker, and knows since when they wait."""
+
+    worker: Worker
+    _waiting: int = field(default=0, init=False)
+    _refused: deque[tuple[int, Callable[[], None]]] = field(factory=deque, init=False)
+    # Time when a thread last took a call, or when the first waiting call arrived.
+    _moved_on_s: float = field(default=0.0, init=False)
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)
+
+    @property
+    def waits_since_s(self) -> float:
+        """Return since when calls wait without a free thread; infinite if no call waits."""
+        with self._lock:
+            return self._moved_on_s if self._waiting else math.inf
+
+    def submit(self, urgency: int, call: Callable[[], None]) -> None:
+        """Run a call on a thread; a waiting call with a smaller number goes first."""
+        with self._lock:
+            if not self._waiting:
+                self._moved_on_s = now_s()
+            self._waiting += 1
+            self._refused.append((urgency, call))
+            self.try_again()
+
+    def try_again(self) -> None:
+        """Submit the calls for which the system had no thread."""
+        with self._lock:
+            while self._refused:
+                urgency, call = self._refused.popleft()
+                try:
+                    self.worker.submit(partial(self._take, call), urgency=urgency)
+                except RuntimeError:
+                    self._refused.appendleft((urgency, call))
+                    return
+
+    def _take(self, call: Callable[[], None]) -> None:
+        with self._lock:
+            self._waiting -= 1
+            self._moved_on_s = now_s()
+        call()
+
+
+class Wish(enum.Enum):
+    """The state that a resource should reach: running, stopped, or ended as lost."""
+
+    RUN = "run"
+    STOP = "stop"
+    END = "end"
+
+
+class Action(enum.Enum):
+    """The callbacks, with their urgency: ending work comes before starting work."""
+
+    LOST = 0
+    STOP = 1
+    START = 2
+
+
+@define(eq=False)
+class Work:
+    """One resource.
+
+    Attributes:
+        token: generation in which it was granted.
+        is_stale: whether the running work belongs to a grant that has ended.
+        is_told: whether telemetry has reported that it runs.
+    """
+
+    resource: Resource
+    token: int
+    wish: Wish = Wish.RUN
+    runs: bool = False
+    is_stale: bool = False
+    busy: int = 0
+    is_revoked: bool = False
+    is_told: bool = False
+    reason: StopReason = StopReason.REVOKED
+    began_s: float = 0.0
+    is_warned: bool = False
+    attempts: int = 0
+    retry_at_s: float = 0.0
+
+    @property
+    def next_action(self) -> Action | None:
+        """Return the callback that is due if none is in progress; None if none is due."""
+        if self.runs and (self.is_stale or self.wish is not Wish.RUN):
+            is_lost = self.is_stale or self.wish is Wish.END
+            return Action.LOST if is_lost else Action.STOP
+        return Action.START if self.wish is Wish.RUN and not self.runs else None
+
+    def want(self, wish: Wish, reason: StopReason = StopReason.REVOKED) -> None:
+        """Change the wish; a callback that failed before is tried again immediately."""
+        self.wish, self.reason, self.began_s = wish, reason, now_s()
+        self.is_revoked = self.is_warned = False
+        self.attempts, self.retry_at_s = 0, 0.0
+
+    def finished(self, action: Action) -> None:
+        """Note that a callback has returned; another one may still hang."""
+        self.runs = action is Action.START
+        self.is_stale = self.is_stale if self.runs else self.busy > 0
+        self.attempts, self.retry_at_s = 0, 0.0
+
 
 # Share of the time limit after which a stop is worth a warning.
 _WARN_SHARE: Final = 0.5
@@ -489,3 +603,40 @@ class ResourceWork:
 
 def _said(resource: Resource) -> dict[str, Any]:
     return {resource.name: [resource.index]}
+
+
+@define(eq=False)
+class GroupWork:
+    """The work of one group."""
+
+    work: ResourceWork
+
+    def read(self) -> WorkSample:
+        """Return the work of this moment."""
+        now, works, failure = now_s(), self.work.works(), self.work.failure
+        stops = [one for one in works if one.wish is Wish.STOP]
+        return WorkSample(
+            at_s=now,
+            owned=ResourceSet.from_pairs(one.resource for one in works if one.wish is not Wish.END),
+            revoking=ResourceSet.from_pairs(one.resource for one in stops),
+            revoking_s=max((now - one.began_s for one in stops), default=0.0),
+            stuck=tuple(_stuck(one, now) for one in works if one.busy and not one.runs),
+            failure="" if failure is None else failure.message,
+        )
+
+    def look_up_ends(self, quiet: list[tuple[str, int]]) -> None:
+        """Do nothing: named resources have no log."""
+
+    def commit_meter(self) -> CommitMeter | None:
+        """Return None: named resources have no offsets."""
+        return None
+
+
+def _stuck(work: Work, now: float) -> StuckPartition:
+    """Return a resource whose `start` has not returned; the limit decides whether it is stuck."""
+    return StuckPartition(
+        topic=work.resource.name,
+        partition=work.resource.index,
+        why="callback",
+        since_s=now - work.began_s,
+    )

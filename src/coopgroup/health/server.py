@@ -1,21 +1,19 @@
-"""`serve`: `/livez`, `/readyz` and `/metrics` on a small server of the standard library.
+"""`serve`: `/livez`, `/readyz` and `/metrics` on a small server of one thread.
 
 The server has a thread of its own, so it answers while a handler of the application hangs. This is
-the case in which a probe must answer. Connections are few and short: a client that drips its
-request is cut, and keeps no probe out.
+the case in which a probe must answer. On this thread an event loop reads all requests side by side.
+So a client that drips its request holds no thread, and keeps no probe out.
 """
 
 from __future__ import annotations
 
-import math
+import asyncio
 import socket
-import threading
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from time import monotonic
-from typing import Any, Final, Protocol, Self
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Final, Protocol, Self
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.health.answers import Answer, live, ready
@@ -27,11 +25,13 @@ _PORT_MAX: Final = 65_535
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 # For a whole request and its answer.
 _REQUEST_S_MAX: Final = 10.0
-# Beyond this number, the oldest connection is cut. Its thread ends a moment later. So at twice the
-# number, a new connection waits for the end of a thread. It is refused if all threads hang.
-_CONNECTIONS_MAX: Final = 16
-_THREAD_S_MAX: Final = 1.0
+# Beyond this number, the oldest connection is cut.
+_CONNECTIONS_MAX: Final = 32
+# Many new connections at the same moment must not delay a probe.
+_BACKLOG: Final = 128
+_HEAD_BYTES_MAX: Final = 32_768
 _CLOSE_S_MAX: Final = 60.0
+_PARTS: Final = 3  # of the first line: method, path and version
 
 
 class Member(Protocol):
@@ -61,28 +61,42 @@ class HealthServer:
         limits: HealthLimits,
     ) -> None:
         answers = _Answers(members, metrics, limits)
-        needs_own_host = is_loopback(address[0])
-        request = _request_class(answers.answer, needs_own_host=needs_own_host)
-        self._server = _Server(address, request)
-        # A client that disconnects early is no error of this process, and worth no traceback.
-        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        self._socket = socket.create_server(address, backlog=_BACKLOG)
+        self._requests = _Requests(answers.answer, needs_own_host=is_loopback(address[0]))
+        self._port = int(self._socket.getsockname()[1])
+        self._loop = asyncio.new_event_loop()
+        self._ended = asyncio.Event()
         self._is_closed = False
         self._worker = Worker("coopgroup-health")
-        self._worker.submit(partial(self._server.serve_forever, poll_interval=0.1))
+        self._worker.submit(self._run)
 
     @property
     def port(self) -> int:
         """Return the port; useful if port 0 was asked for."""
-        return int(self._server.server_address[1])
+        return self._port
 
     def close(self) -> None:
         """End the server; requests in progress are answered."""
         if self._is_closed:
             return
         self._is_closed = True
-        self._server.shutdown()
+        with suppress(RuntimeError):  # the loop has failed, and is closed
+            self._loop.call_soon_threadsafe(self._ended.set)
         self._worker.close(_CLOSE_S_MAX)
-        self._server.server_close()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._serve())
+        finally:
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(
+            self._requests.answer, sock=self._socket, limit=_HEAD_BYTES_MAX
+        )
+        await self._ended.wait()
+        server.close()
+        await self._requests.end()
 
     def __enter__(self) -> Self:
         return self
@@ -126,50 +140,6 @@ def serve(
     return HealthServer((host, port), members, metrics, limits)
 
 
-class _Server(ThreadingHTTPServer):
-    """Bounds the number of connections, and the time of each."""
-
-    # With the default of 5, many new connections delay a probe by a second or more.
-    request_queue_size = 128
-
-    def __init__(self, address: tuple[str, int], request: type[BaseHTTPRequestHandler]) -> None:
-        self._changed = threading.Condition()
-        self._limits: dict[Any, float] = {}  # of each connection, the oldest first
-        super().__init__(address, request)
-
-    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ANN401, ARG002
-        """Return whether a new connection gets a thread."""
-        with self._changed:
-            if len(self._limits) >= _CONNECTIONS_MAX:
-                self._cut(1)
-            has_room = self._changed.wait_for(
-                lambda: len(self._limits) < 2 * _CONNECTIONS_MAX, _THREAD_S_MAX
-            )
-            if has_room:
-                self._limits[request] = monotonic() + _REQUEST_S_MAX
-        return has_room
-
-    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401  (as the base class has it)
-        """End a connection, also one that was refused."""
-        with self._changed:
-            self._limits.pop(request, None)
-            self._changed.notify_all()
-        super().shutdown_request(request)
-
-    def service_actions(self) -> None:
-        """Cut the connections whose time is over; called several times a second."""
-        now = monotonic()
-        with self._changed:
-            self._cut(sum(limit <= now for limit in self._limits.values()))
-
-    def _cut(self, count: int) -> None:
-        open_ones = [one for one, limit in self._limits.items() if limit < math.inf]
-        for one in open_ones[:count]:
-            self._limits[one] = math.inf
-            with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-
-
 class _Answers:
     """The answers to all paths."""
 
@@ -197,41 +167,86 @@ class _Answers:
         return [one.health() for one in self._members]
 
 
-def _request_class(
-    answer_path: Callable[[str], Answer], *, needs_own_host: bool
-) -> type[BaseHTTPRequestHandler]:
-    class Request(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            """Answer a request."""
-            self._send(with_content=True)
+class _Requests:
+    """Reads requests and answers them, with a bound on their number and on the time of each."""
 
-        def do_HEAD(self) -> None:
-            """Answer a request without the content."""
-            self._send(with_content=False)
+    def __init__(self, answer_path: Callable[[str], Answer], *, needs_own_host: bool) -> None:
+        self._answer_path = answer_path
+        self._needs_own_host = needs_own_host
+        # The oldest first.
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
-        def _send(self, *, with_content: bool) -> None:
-            hosts = self.headers.get_all("Host", [])  # no browser omits it, a simple probe may
-            if needs_own_host and not all(map(is_own_host, hosts)):
-                answer = Answer(421, _TEXT, b"Host: expected localhost or a loopback address\n")
-            else:
-                answer = answer_path(self.path)
-            self.send_response(answer.status)
-            self.send_header("Content-Type", answer.kind)
-            self.send_header("Content-Length", str(len(answer.content)))
-            self.end_headers()
-            if with_content:
-                self.wfile.write(answer.content)
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the one request of a connection."""
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._open) >= _CONNECTIONS_MAX:
+            oldest = next(iter(self._open))
+            self._open.pop(oldest).transport.abort()
+        self._open[task] = writer
+        try:
+            # A client that disconnects early is no error of this process, and worth no traceback.
+            with suppress(TimeoutError, OSError, ValueError):
+                async with asyncio.timeout(_REQUEST_S_MAX):
+                    first, hosts = await _read_head(reader)
+                    writer.write(self._answer(first, hosts))
+                    await writer.drain()
+                    writer.write_eof()
+        finally:
+            self._open.pop(task, None)
+            writer.close()
 
-        def end_headers(self) -> None:
-            """Add what all answers have, also those of the base class."""
-            self.send_header("X-Content-Type-Options", "nosniff")
-            super().end_headers()
+    async def end(self) -> None:
+        """Wait for the requests in progress."""
+        if self._open:
+            await asyncio.wait(self._open, timeout=_REQUEST_S_MAX)
 
-        def version_string(self) -> str:
-            """Name no version of Python."""
-            return "coopgroup"
+    def _answer(self, first: str, hosts: list[str]) -> bytes:
+        """Return the bytes of the answer to a first line and the values of all headers Host."""
+        words = first.split()
+        if len(words) != _PARTS:
+            return _encoded(Answer(400, _TEXT, b"expected METHOD PATH VERSION\n"))
+        method, path, _ = words
+        if method not in {"GET", "HEAD"}:
+            return _encoded(Answer(501, _TEXT, b"GET or HEAD\n"))
+        # No browser omits the header, a simple probe may.
+        if self._needs_own_host and not all(map(is_own_host, hosts)):
+            refusal = b"Host: expected localhost or a loopback address\n"
+            return _encoded(Answer(421, _TEXT, refusal), with_content=method == "GET")
+        return _encoded(self._answer_path(path), with_content=method == "GET")
 
-        def log_message(self, *_: Any) -> None:  # noqa: ANN401  (as the base class has it)
-            """Log nothing: a probe each second is no event."""
 
-    return Request
+async def _read_head(reader: asyncio.StreamReader) -> tuple[str, list[str]]:
+    """Return the first line of a request, and the values of its headers Host.
+
+    Raises:
+        ValueError: the head is too long.
+        ConnectionError: the client ended the connection.
+    """
+    lines: list[str] = []
+    size = 0
+    while line := await reader.readline():
+        size += len(line)
+        if size > _HEAD_BYTES_MAX:
+            raise ValueError("the head of the request is too long")
+        if not line.strip():
+            break
+        lines.append(line.decode("latin-1").strip())
+    else:
+        raise ConnectionError("the client ended the connection")
+    fields = (line.partition(":") for line in lines[1:])
+    hosts = [value.strip() for name, _, value in fields if name.strip().lower() == "host"]
+    return (lines[0] if lines else ""), hosts
+
+
+def _encoded(answer: Answer, *, with_content: bool = True) -> bytes:
+    head = (
+        f"HTTP/1.0 {answer.status} {HTTPStatus(answer.status).phrase}",
+        "Server: coopgroup",  # no version of Python
+        f"Date: {formatdate(usegmt=True)}",
+        f"Content-Type: {answer.kind}",
+        f"Content-Length: {len(answer.content)}",
+        "X-Content-Type-Options: nosniff",
+    )
+    content = answer.content if with_content else b""
+    return "".join(f"{line}\r\n" for line in (*head, "")).encode() + content

@@ -28,7 +28,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from coopgroup.errors import ConfigurationError, MissingExtraError
 from coopgroup.extras import install_command
-from coopgroup.kafka.callbacks.subscribed import Callbacks
+from coopgroup.kafka.callbacks.listener import Callbacks
 from coopgroup.kafka.consumer import CooperativeConsumer
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 

@@ -18,8 +18,6 @@ from kafka.net.selector import NetworkSelector
 from coopgroup.kafka.clock import now_s
 from coopgroup.worker import Worker
 
-__all__ = ["Aside", "OnDone", "StillBusyError", "outcome_of"]
-
 _FOREVER_S: Final = float("inf")
 OnDone: TypeAlias = Callable[[Any, BaseException | None], None]
 

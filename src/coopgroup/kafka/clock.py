@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
-
-__all__ = ["CLOCK", "now_ms", "now_s"]
 
 CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """CLOCK_MONOTONIC pauses while a virtual machine is suspended, CLOCK_BOOTTIME does not: a lease
@@ -19,6 +18,11 @@ now_s: Final[Callable[[], float]] = partial(time.clock_gettime, CLOCK)
 
 It is no function of Python: an idle consumer reads the clock more often than it does anything else.
 """
+
+
+def pause(seconds: float) -> None:
+    """Wait, and hold no lock meanwhile: a signal handler may run, and close the consumer."""
+    threading.Event().wait(seconds)
 
 
 def now_ms() -> int:

@@ -8,32 +8,87 @@ callbacks run on the application's thread (`listener`). Commits go to the group'
 
 `poll` is the hot path. It hands out the next waiting record if the lease holds and no other work is
 due. `Delivery.take` handles every other case.
+
+`ConsumerParts` builds the parts. User input is checked before anything is opened. Opened parts are
+closed if a later part cannot be made. Threads start last and end first.
+
+`Delivery` is the slow path of `poll` and `consume`: it hands out records, runs callbacks and waits.
+It has two rules. Records leave only while the lease holds and the group has no notice; both are
+checked immediately before. Notices are handled only while no record is on its way to the
+application. So an offset counts as handed out if, and only if, the application got the record.
 """
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from time import clock_gettime
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from attrs import define, field, frozen
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+# Instrumentation replaces confluent_kafka.Consumer, and would see fetches in place of records.
+from confluent_kafka.cimpl import Consumer
 from confluent_kafka.error import ConsumeError
 
-from coopgroup.core.member.events import WarmedUp
-from coopgroup.kafka.callbacks.pending_revocations import PutOff
-from coopgroup.kafka.callbacks.subscribed import Callback, Callbacks, as_resources
-from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
-from coopgroup.kafka.clock import CLOCK
-from coopgroup.kafka.config.settings import merge_configuration, read_settings
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.member.events import WarmedUp, Woken
+from coopgroup.core.policies.base import Policy
+from coopgroup.kafka.callbacks.application_inbox import GroupErrors
+from coopgroup.kafka.callbacks.finalizer import (
+    Finalizer,
+    finalize_when_dropped,
+    keep_callbacks,
+    with_plain_errors,
+)
+from coopgroup.kafka.callbacks.listener import (
+    Callback,
+    Callbacks,
+    GroupListener,
+    PutOff,
+    as_resources,
+)
+from coopgroup.kafka.clock import CLOCK, now_s
+from coopgroup.kafka.config.settings import (
+    ConsumerSettings,
+    merge_configuration,
+    read_settings,
+    refusal_of_librdkafka,
+)
+from coopgroup.kafka.config.strategy import assignor_of
 from coopgroup.kafka.exceptions import PASSING_ERRORS
+from coopgroup.kafka.forked import is_of_parent, keep_to_process
+from coopgroup.kafka.health.consumer_work import ConsumerWork
+from coopgroup.kafka.health.probe import MemberProbe
+from coopgroup.kafka.membership.driver import GroupDriver, open_sink_and_slot
 from coopgroup.kafka.membership.group_metadata import encode_group_metadata
-from coopgroup.kafka.parts import ConsumerParts
-from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
-from coopgroup.kafka.records.committed import read_committed
-from coopgroup.kafka.records.offsets import given_offsets, offsets_to_store
+from coopgroup.kafka.membership.identity import IdentitySlot
+from coopgroup.kafka.membership.lookup import ClusterLookup
+from coopgroup.kafka.membership.missing_topics import MissingTopics
+from coopgroup.kafka.membership.subscription import Subscription
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.kafka.membership.watching import TopicWatcher
+from coopgroup.kafka.membership.work_meter import WorkMeter
+from coopgroup.kafka.plugins import (
+    AssignorChoice,
+    PolicyChoice,
+    check_plugins,
+    chosen_assignor,
+    chosen_policy,
+)
+from coopgroup.kafka.records.committing import Committing, read_committed
+from coopgroup.kafka.records.decoding import Decoder, error_of
+from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.offset_lookup import OffsetLookup
+from coopgroup.kafka.records.offsets import OffsetStore, given_offsets, offsets_to_store
+from coopgroup.kafka.records.pace import AWAY_S, IDLE_S, Pace
 from coopgroup.kafka.records.partitions import all_but, to_partition, to_partitions
+from coopgroup.kafka.records.record_buffer import partition_of
+from coopgroup.kafka.records.starting_offsets import StartingOffsets
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata
@@ -41,8 +96,230 @@ if TYPE_CHECKING:
     from coopgroup.kafka.health.value import Health
 
 
-__all__ = ["CooperativeConsumer"]
+# Maximum wait in librdkafka for a large batch.
+_BATCH_S: Final = 0.005
+# How often a consumer without records looks at all its other work.
+_LOOK_S: Final = 1.0
 
+
+@define(eq=False)
+class Delivery:
+    """Passes fetched records to the application."""
+
+    driver: GroupDriver
+    fetching: Fetching
+    committing: Committing
+    listener: GroupListener
+    meter: WorkMeter
+    pace: Pace = field(factory=Pace)
+    _look_at_s: float = field(default=0.0, init=False)
+
+    def take(self, count: int, timeout_s: float | None) -> list[Message]:
+        """Take up to a number of records; wait for the full number until the time is over.
+
+        Raises:
+            BaseException: raised by a callback or a signal handler; no record is lost by it.
+        """
+        stalled_at_s = self.driver.inbox.take_stall()
+        if stalled_at_s is not None:
+            message = self._tell_stall(stalled_at_s)
+            self.driver.polled_at_s = now_s()
+            return [message]
+        called_s, record_buffer = now_s(), self.fetching.record_buffer
+        self.meter.pause(called_s, len(record_buffer.ready), record_buffer.rearranged)
+        limit_s = math.inf if timeout_s is None or timeout_s < 0 else timeout_s
+        taken = record_buffer.leaving = self._take(count, called_s + limit_s)
+        if not taken:
+            return taken
+        try:
+            waiting = max(0, len(record_buffer.ready) - len(taken))
+            self.meter.go_on(now_s(), len(taken), waiting, record_buffer.rearranged)
+            record_buffer.take(len(taken))
+        except BaseException:
+            self.put_back(taken)
+            raise
+        record_buffer.leaving = ()  # no call follows, so no signal handler can run
+        return taken
+
+    def _tell_stall(self, stalled_at_s: float) -> Message:
+        """Return confluent_kafka's event for a stall, with its text; it precedes `on_lost`."""
+        limit_ms = self.driver.settings.max_poll_interval_ms
+        late_ms = max(0, round((stalled_at_s - self.driver.polled_at_s) * 1000) - limit_ms)
+        words = f"Application maximum poll interval ({limit_ms}ms) exceeded by {late_ms}ms"
+        code = KafkaError._MAX_POLL_EXCEEDED
+        return Message(
+            partition=0, value=words.encode(), error=KafkaError(code, words), timestamp=(0, -1)
+        )
+
+    def put_back(self, messages: Sequence[Message]) -> None:
+        """Queue records again if a signal's exception kept them from the application.
+
+        Records of partitions that the signal handler gave up are dropped.
+        """
+        fetched = self.fetching.fetched
+        kept = [one for one in messages if partition_of(one) in fetched]
+        self.fetching.record_buffer.put_back(kept)
+
+    def _take(self, count: int, deadline_s: float) -> list[Message]:
+        record_buffer = self.fetching.record_buffer
+        while True:
+            if self.driver.inbox.waiting:
+                self.pace.restart()
+            self.listener.serve()
+            self.committing.commit_by_clock(self.listener.owned)
+            if count > 1 and not record_buffer.ready and self.fetching.fetched:
+                taken = self._take_past(count, deadline_s)
+                if taken:
+                    return taken
+            self._gather(count, deadline_s)
+            taken = record_buffer.peek(count)
+            is_over = now_s() >= deadline_s
+            if self._may_leave():
+                if len(taken) >= count or is_over:
+                    return taken
+            elif is_over:
+                return []
+
+    def _take_past(self, count: int, deadline_s: float) -> list[Message]:
+        """Take a large batch directly if it is available immediately, without queueing it first."""
+        driver = self.driver
+        now = now_s()
+        if now >= driver.lease_until_s:
+            return []
+        driver.polled_at_s = math.inf
+        taken: list[Message] = []
+        try:
+            wait_s = max(0.0, min(_BATCH_S, deadline_s - now))
+            taken = self.fetching.fetch_past(count, wait_s, self._may_leave)
+            driver.polled_at_s = now_s()
+        except BaseException:
+            self.put_back(taken)
+            driver.polled_at_s = now_s()
+            raise
+        return taken
+
+    def _may_leave(self) -> bool:
+        # Check the lease first: the loss is queued before the lease is cleared.
+        return now_s() < self.driver.lease_until_s and not self.driver.inbox.waiting
+
+    def _gather(self, count: int, deadline_s: float) -> None:
+        driver, ready = self.driver, self.fetching.record_buffer.ready
+        # Waiting here counts as polling; the application can stall only outside of `poll`.
+        driver.polled_at_s = math.inf
+        try:
+            now = now_s()
+            # Without a lease, a full buffer must wait, too: a loop without a pause would keep the
+            # GIL from the thread that is about to report the loss.
+            while len(ready) < count or now >= driver.lease_until_s:
+                slice_s = self._slice_s(now)
+                if count - len(ready) > 1:  # librdkafka waits for a full batch, and for no signal
+                    slice_s = min(slice_s, IDLE_S)
+                wait_s = max(0.0, _whole_ms(min(slice_s, deadline_s - now)))
+                if now >= driver.lease_until_s:
+                    # No record may leave, and the group is about to report the reason.
+                    driver.inbox.wait(wait_s)
+                    return
+                if not self.fetching.fetched:
+                    # No record can arrive, and librdkafka does not wake up for the group.
+                    until_s = min(deadline_s, now + AWAY_S, self.committing.due_at_s)
+                    driver.inbox.wait(max(0.0, until_s - now))
+                    wait_s = 0.0
+                    self._look_at_s = now
+                else:
+                    limit_s = min(deadline_s, self.committing.due_at_s)
+                    self._look_at_s = min(limit_s, now + _LOOK_S)
+                self.fetching.fetch(count - len(ready), wait_s, self._again_s)
+                if ready:
+                    self.pace.hear()
+                now = now_s()
+                if now >= min(deadline_s, self.committing.due_at_s) or driver.inbox.waiting:
+                    return
+        finally:
+            driver.polled_at_s = now_s()
+
+    def _again_s(self) -> float:
+        """Return how long to wait again for a record, in seconds; 0 if other work may be due.
+
+        The code between two slices is most of the CPU time of an idle consumer, so it is short.
+        """
+        driver, now = self.driver, now_s()
+        if now >= self._look_at_s or now >= driver.lease_until_s:
+            return 0.0
+        if driver.inbox.waiting or self.fetching.waiting:
+            return 0.0
+        return _whole_ms(min(self._slice_s(now), self._look_at_s - now))
+
+    def _slice_s(self, now: float) -> float:
+        """Return how long to wait in librdkafka before looking at the group again, in seconds."""
+        driver, fetching = self.driver, self.fetching
+        is_quiet = driver.is_quiet and not (fetching.waiting and fetching.is_about_to_begin)
+        slice_s = self.pace.slice_s(now, is_quiet=is_quiet)
+        # Each record comes this way, but an idle consumer only a few times per second.
+        if slice_s != IDLE_S or not is_quiet or fetching.waiting:
+            return slice_s
+        if fetching.record_buffer.paused or driver.commits.are_waited_for:
+            return slice_s
+        return self.pace.slice_s(now, is_quiet=True, calm_until_s=driver.calm_until_s)
+
+
+def _whole_ms(wait_s: float) -> float:
+    """Round up to milliseconds: librdkafka rounds down, and would not wait at all at the end."""
+    return math.ceil(wait_s * 1000) / 1000
+
+
+@define(eq=False)
+class DecodedDelivery(Delivery):
+    """Passes decoded records to the application.
+
+    Records are decoded while they still wait. So an exception of a signal handler loses none.
+    """
+
+    decoder: Decoder = field(kw_only=True)
+    _before: Sequence[tuple[Message, Any, Any]] = field(default=(), init=False)
+
+    def put_back(self, messages: Sequence[Message]) -> None:
+        """Queue records again, with their bytes."""
+        for message, key, value in self._before:
+            if any(message is one for one in messages):
+                message.set_key(key)
+                message.set_value(value)
+        super().put_back(messages)
+
+    def _tell_stall(self, stalled_at_s: float) -> Message:
+        event = super()._tell_stall(stalled_at_s)
+        self.driver.polled_at_s = now_s()
+        raise error_of(event)
+
+    def _take(self, count: int, deadline_s: float) -> list[Message]:
+        self._before = ()
+        messages = super()._take(count, deadline_s)
+        if not messages or self.decoder.is_paused:
+            return messages
+        self._before = [(one, one.key(), one.value()) for one in messages]
+        try:
+            return self.decoder.decode(messages)
+        except ConsumeError:
+            # No call from here on, so no signal handler takes the place of this exception.
+            del self.fetching.record_buffer.ready[0]
+            raise
+        except BaseException:
+            self.put_back(messages)
+            raise
+
+    def _take_past(self, count: int, deadline_s: float) -> list[Message]:
+        return super()._take_past(count, deadline_s) if self.decoder.is_paused else []
+
+
+_PARTS: Final = (
+    "_parts",
+    "_driver",
+    "_fetching",
+    "_committing",
+    "_listener",
+    "_delivery",
+    "_ready",
+    "_inbox",
+)
 _CLOSED: Final = "Consumer closed"  # same text as in confluent_kafka
 
 
@@ -88,6 +365,7 @@ class CooperativeConsumer:
         self._ready = parts.ready  # for the hot path, as is the next
         self._inbox = parts.driver.inbox
         self._closing = self._closed = False
+        keep_to_process(self, *_PARTS)
         parts.start()
 
     # --- subscription ----------------------------------------------------------------------------
@@ -463,9 +741,10 @@ class CooperativeConsumer:
     def close(self) -> None:
         """Give up all partitions (`on_revoke`), commit, leave the group, end all threads.
 
-        An exception of a callback is raised, but the consumer is closed anyway.
+        An exception of a callback is raised, but the consumer is closed anyway. A forked child of
+        the process that made the consumer does nothing here; its other calls raise RuntimeError.
         """
-        if self._closing:
+        if self._closing or is_of_parent(self._parts):
             return
         self._closing = True
         with ExitStack() as last_first:
@@ -494,3 +773,255 @@ class CooperativeConsumer:
 
 def _seconds(timeout: float | None) -> float:
     return -1 if timeout is None else timeout
+
+
+@frozen(kw_only=True, eq=False)
+class ConsumerParts:
+    """The parts of a consumer."""
+
+    sink: TelemetrySink
+    slot: IdentitySlot | None
+    driver: GroupDriver
+    watcher: TopicWatcher
+    fetching: Fetching
+    committing: Committing
+    listener: GroupListener
+    delivery: Delivery
+    decoder: Decoder | None
+    subscription: Subscription
+    work: ConsumerWork
+    probe: MemberProbe
+    when_dropped: Finalizer
+
+    @classmethod
+    def build(
+        cls,
+        consumer: object,
+        settings: ConsumerSettings,
+        assignor: AssignorChoice | None,
+        policy: PolicyChoice | None,
+    ) -> ConsumerParts:
+        """Make all parts; no thread of the group runs before `start`.
+
+        Raises:
+            ConfigurationError: the assignor or the policy is invalid, or librdkafka refuses the
+                configuration, or the telemetry file or the state directory cannot be written.
+            KafkaException: `oauth_cb` gave no token within 10 seconds.
+        """
+        where, when = choose_plugins(settings, assignor, policy)
+        with ExitStack() as opened:
+            sink, slot = open_sink_and_slot(settings, opened)
+            client = _librdkafka(settings)
+            opened.callback(client.close)
+            parts = cls._put_together(consumer, settings, sink, slot, client, where, when)
+            if settings.strategies:
+                chosen = getattr(where, "name", None)
+                offered = list(settings.member.protocols)
+                sink.warn("assignment_strategy_read", assignor=chosen, protocols=offered)
+            opened.pop_all()
+            return parts
+
+    @classmethod
+    def _put_together(
+        cls,
+        consumer: object,
+        settings: ConsumerSettings,
+        sink: TelemetrySink,
+        slot: IdentitySlot | None,
+        client: Any,  # noqa: ANN401  (librdkafka's consumer, or a test's)
+        assignor: Assignor | None,
+        policy: Policy | None,
+    ) -> ConsumerParts:
+        lookup = ClusterLookup(
+            settings.admin,
+            settings.member.group_id,
+            settings.offset_reset,
+            settings.lookup_timeout_ms,
+            settings.connection,
+        )
+        driver = GroupDriver(
+            settings=settings,
+            assignor=assignor,
+            policy=policy,
+            lookup=lookup,
+            sink=sink,
+            slot=slot,
+        )
+        starts = driver.inbox.starts = _starting_offsets(driver, settings)
+        fetching = Fetching(client, starts, renew=lambda: _renewed(settings))
+
+        committing = Committing(
+            driver=driver,
+            store=OffsetStore(fetching, settings.auto_offset_store),
+            starts=starts,
+            on_commit=settings.on_commit,
+            interval_ms=settings.auto_commit_interval_ms,
+            write=driver.write,
+        )
+        listener = GroupListener(
+            consumer=consumer,
+            driver=driver,
+            fetching=fetching,
+            committing=committing,
+            write=driver.write,
+        )
+        error_cb = settings.librdkafka.get("error_cb")
+        if error_cb is not None:
+            errors = GroupErrors(error_cb, driver.inbox)
+            sink.hear, listener.on_failure = errors.hear, error_cb
+        missing = MissingTopics(
+            driver.transport, driver.inbox, fetching, sink.warn, settings.lookup_timeout_ms
+        )
+        watcher = TopicWatcher(
+            lookup=lookup,
+            leader=driver.leader,
+            leads=lambda: driver.leads,
+            post=driver.post,
+            refresh_ms=settings.metadata_refresh_ms,
+            hidden=settings.own_topics,
+            look_for_missing=missing.look,
+        )
+        driver.watcher = watcher
+        lookup.on_open = watcher.give_back_soon
+        takes: dict[str, Any] = {
+            "driver": driver,
+            "fetching": fetching,
+            "committing": committing,
+            "listener": listener,
+            "meter": driver.meter,
+            "pace": (pace := Pace(IDLE_S)),
+        }
+        driver.on_bell = pace.hear_bell
+        decoder = None if settings.deserializers is None else Decoder(settings.deserializers)
+        delivery = (
+            Delivery(**takes) if decoder is None else DecodedDelivery(**takes, decoder=decoder)
+        )
+        work = ConsumerWork(listener, fetching, committing, lookup.log_ranges, lookup.offset_reset)
+        probe = MemberProbe(driver, work)
+        sink.watch(probe)
+        return cls(
+            sink=sink,
+            slot=slot,
+            driver=driver,
+            watcher=watcher,
+            fetching=fetching,
+            committing=committing,
+            listener=listener,
+            delivery=delivery,
+            decoder=decoder,
+            subscription=Subscription(
+                driver=driver, watcher=watcher, listener=listener, committing=committing
+            ),
+            work=work,
+            probe=probe,
+            when_dropped=finalize_when_dropped(consumer, driver, watcher, sink, slot),
+        )
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Authenticate with these from now on, on all connections; open connections stay open.
+
+        Raises:
+            TypeError: an argument is not a string.
+            ValueError: a string contains NUL.
+        """
+        credentials = self.driver.settings.connection.credentials
+        if credentials is None:  # the mechanism has no password, but the arguments may be wrong
+            self.fetching.consumer.set_sasl_credentials(username, password)
+            return
+        # First: a consumer that replaces this one at the same moment takes them from there.
+        credentials.replace(username, password)
+        credentials.give(self.fetching.consumer)
+
+    @property
+    def ready(self) -> deque[Message]:
+        """Return the records that may leave as they are; those with deserializers may not."""
+        return self.fetching.record_buffer.ready if self.decoder is None else deque()
+
+    def start(self) -> None:
+        """Start the group's threads; if one cannot start, end and close everything."""
+        try:
+            self.driver.start()
+        except BaseException:  # the caller gets no consumer to close
+            with ExitStack() as last_first:
+                last_first.callback(self.close)
+                self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the group's threads, and with them the commits in progress."""
+        self.when_dropped.detach()
+        with ExitStack() as last_first:
+            last_first.callback(self.driver.stop)
+            self.watcher.stop()
+
+    def close(self) -> None:
+        """End librdkafka's client, free the identity slot, and close the telemetry file."""
+        with ExitStack() as last_first:
+            last_first.callback(self.sink.close)
+            if self.slot is not None:
+                last_first.callback(self.slot.release)
+            self.fetching.close()
+
+
+def _is_without_token(error: Exception) -> bool:
+    """Return whether `oauth_cb` gave no token in time: then the configuration is not at fault."""
+    cause = error.args[0] if error.args else None
+    return isinstance(cause, KafkaError) and cause.code() == KafkaError.SASL_AUTHENTICATION_FAILED
+
+
+def _starting_offsets(driver: GroupDriver, settings: ConsumerSettings) -> StartingOffsets:
+    def changed() -> None:
+        """Wake the application to take offsets, and the group's thread to check the time."""
+        driver.inbox.wake()
+        driver.post(Woken())
+
+    lookup = OffsetLookup(
+        transport=driver.transport,
+        group_id=settings.member.group_id,
+        require_stable=settings.requires_stable,
+        timeout_ms=settings.connection.request_timeout_ms,
+        changed=changed,
+        known_coordinator=lambda: driver.member.coordinator,
+        persists=True,
+    )
+    return StartingOffsets(lookup, settings.offset_reset, driver.sink.warn)
+
+
+def _librdkafka(settings: ConsumerSettings) -> Any:  # noqa: ANN401  (its stub lacks dict values)
+    credentials = settings.connection.credentials
+    try:
+        client = Consumer(with_plain_errors(settings.librdkafka))
+    except (KafkaException, TypeError, ValueError) as error:
+        if _is_without_token(error):
+            raise
+        raise refusal_of_librdkafka(error, settings.librdkafka) from None
+    if credentials is not None:
+        credentials.give(client)
+    return client
+
+
+@contextmanager
+def _renewed(settings: ConsumerSettings) -> Iterator[Any]:
+    """Yield another consumer; credentials may change until it is in place, at the block's end."""
+    client = _librdkafka(settings)
+    try:
+        yield client
+    finally:
+        if settings.connection.credentials is not None:
+            settings.connection.credentials.give(client)
+
+
+def choose_plugins(
+    settings: ConsumerSettings, assignor: AssignorChoice | None, policy: PolicyChoice | None
+) -> tuple[Assignor | None, Policy | None]:
+    """Return the assignor and the policy; None for the defaults.
+
+    Raises:
+        ConfigurationError: a name or an option is wrong, or as for `check_plugins`.
+    """
+    where = chosen_assignor(
+        settings.assignor if assignor is None else assignor, assignor_of(settings.strategies)
+    )
+    when = chosen_policy(settings.policy if policy is None else policy)
+    check_plugins(where, when)
+    return where, when

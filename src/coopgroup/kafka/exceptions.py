@@ -12,8 +12,6 @@ from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup.core.member import ErrorCode
 
-__all__ = ["PASSING_ERRORS", "kafka_error", "kafka_exception", "refusal"]
-
 _OF_LIBRDKAFKA: Final = {
     int(ErrorCode.NO_ANSWER): KafkaError._TRANSPORT,
     int(ErrorCode.UNSUPPORTED_BY_BROKER): KafkaError._UNSUPPORTED_FEATURE,

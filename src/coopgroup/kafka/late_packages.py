@@ -21,8 +21,6 @@ from importlib.machinery import ModuleSpec
 from types import MappingProxyType, ModuleType
 from typing import Final
 
-__all__ = ["LATE_PACKAGES", "postpone"]
-
 # Packages with the names that kafka-python's connections import from them, and the submodules that
 # define these names. A parent precedes its packages.
 LATE_PACKAGES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(

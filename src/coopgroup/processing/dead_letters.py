@@ -12,8 +12,6 @@ from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup.processing.failures import DeadLetter, Failure
 
-__all__ = ["Delivery", "send"]
-
 Headers: TypeAlias = "Sequence[tuple[str, bytes | str | None]] | Mapping[str, bytes | str | None]"
 
 _TIMESTAMP_NOT_AVAILABLE = 0

@@ -12,8 +12,6 @@ from confluent_kafka import Message
 
 from coopgroup.errors import ConfigurationError
 
-__all__ = ["DeadLetter", "Failure", "OnError", "Outcome", "Retry", "Skip", "Stop", "decide"]
-
 
 @frozen(kw_only=True)
 class Failure:

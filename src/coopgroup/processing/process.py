@@ -20,8 +20,6 @@ from coopgroup.processing.scheduler import Limits, Order, Scheduler
 from coopgroup.processing.tasks import TaskProcessing
 from coopgroup.processing.threads import ThreadProcessing
 
-__all__ = ["process", "run"]
-
 DEFAULT_LIMITS: Final = Limits()
 STOP: Final = Stop()
 _WORKERS: Final = 8

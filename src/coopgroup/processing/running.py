@@ -17,8 +17,6 @@ from attrs import define
 
 from coopgroup.errors import ConfigurationError
 
-__all__ = ["StopSignal", "Timing", "stop_at_signals"]
-
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 

@@ -28,8 +28,6 @@ from confluent_kafka import Message
 
 from coopgroup.errors import ConfigurationError
 
-__all__ = ["Lane", "Limits", "Order", "Partition", "Scheduler", "StoredOffset", "Tenure", "Work"]
-
 Order: TypeAlias = Literal["partition", "key", "none"]
 Partition: TypeAlias = tuple[str, int]
 LaneKey: TypeAlias = tuple[Partition, object]

@@ -21,7 +21,7 @@ from coopgroup.aio.consumer import AsyncCooperativeConsumer
 from coopgroup.aio.records import ConsumerRecord, record_of
 from coopgroup.errors import ProcessingError
 from coopgroup.processing import dead_letters
-from coopgroup.processing.attachment import HARMLESS_ERRORS, Attachment, partitions_of
+from coopgroup.processing.attachment import HARMLESS_ERRORS, Attachment, HandlerWork, partitions_of
 from coopgroup.processing.failures import (
     DeadLetter,
     Failure,
@@ -34,9 +34,6 @@ from coopgroup.processing.failures import (
 )
 from coopgroup.processing.running import Timing
 from coopgroup.processing.scheduler import Partition, Scheduler, Work
-from coopgroup.processing.work_rate import HandlerWork
-
-__all__ = ["TaskProcessing"]
 
 _WAIT_S = 0.1
 _WAIT_BUSY_S = 0.005

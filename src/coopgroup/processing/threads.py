@@ -21,11 +21,11 @@ from attrs import define, field
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from coopgroup.errors import ProcessingError
-from coopgroup.kafka.callbacks.pending_revocations import PutOff
+from coopgroup.kafka.callbacks.listener import PutOff
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.consumer import CooperativeConsumer
 from coopgroup.processing import dead_letters
-from coopgroup.processing.attachment import HARMLESS_ERRORS, Attachment, partitions_of
+from coopgroup.processing.attachment import HARMLESS_ERRORS, Attachment, HandlerWork, partitions_of
 from coopgroup.processing.failures import (
     DeadLetter,
     Failure,
@@ -38,10 +38,7 @@ from coopgroup.processing.failures import (
 )
 from coopgroup.processing.running import Timing
 from coopgroup.processing.scheduler import Partition, Scheduler, Work
-from coopgroup.processing.work_rate import HandlerWork
 from coopgroup.worker import Job, Worker
-
-__all__ = ["ThreadProcessing"]
 
 # Maximum wait in `poll`. It is short while something else may become due: a partition that is given
 # up, or one that was paused and has room again.

@@ -21,8 +21,6 @@ from coopgroup.simulator.measures import Measures
 from coopgroup.simulator.run import Run, simulate
 from coopgroup.simulator.scenario import Choice, Scenario
 
-__all__ = ["MEASURES", "Job", "Runner", "Spread", "compare", "play", "spread_of"]
-
 MEASURES: Final = tuple(one.name for one in attrs.fields(Measures) if one.name != "worst_resource")
 """Names of the measures that are numbers."""
 

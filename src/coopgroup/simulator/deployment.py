@@ -41,8 +41,6 @@ from coopgroup.simulator.scenario import (
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.world.brokers import NODES
 
-__all__ = ["Deployment"]
-
 
 @define
 class _Place:

@@ -39,8 +39,6 @@ from coopgroup.telemetry import (
     StopReason,
 )
 
-__all__ = ["HandOvers"]
-
 _Hold: TypeAlias = tuple[str, int]  # a process, and its number of losses and ends before
 
 

@@ -39,8 +39,6 @@ from coopgroup.telemetry import (
     read_ledger,
 )
 
-__all__ = ["Measures", "find_outages", "measure", "window_begin_ms"]
-
 _MS_PER_S: Final = 1_000
 
 

@@ -11,26 +11,20 @@ from attrs import frozen
 from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.assignors.registry import create_assignor
 from coopgroup.core.member import MemberConfig
-from coopgroup.core.policies.balance import BalanceRule
 from coopgroup.core.policies.base import Policy
 from coopgroup.core.policies.registry import create_policy
-from coopgroup.core.policies.warming.option import warmup_of
 from coopgroup.core.telemetry.lag_history import LagHistory
 from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator
 from coopgroup.simulator.deployment import Deployment
-from coopgroup.simulator.garbage import searched_afterwards
 from coopgroup.simulator.hand_overs import HandOvers
-from coopgroup.simulator.host.process import RunSettings
+from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.measures import Measures, measure, window_begin_ms
 from coopgroup.simulator.scenario import Choice, Group, Scenario
-from coopgroup.simulator.scenario.times import last_event_ms
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.transcript import Transcript
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import Envelope
-
-__all__ = ["Run", "simulate"]
 
 _SAMPLES: Final = 300
 _SAMPLE_MS_MIN: Final = 100
@@ -68,7 +62,6 @@ class Run:
         return window_begin_ms(self.scenario, self.telemetry)
 
 
-@searched_afterwards()
 def simulate(
     scenario: Scenario,
     *,
@@ -191,23 +184,12 @@ def _expectations(scenario: Scenario, policy: Policy, simulation: Simulation) ->
     topics |= {topic for process in simulation.guests_alive for topic in process.topics}
     quiet_ms = min(_QUIET_MS_MAX, scenario.settle_ms // _QUIET_SHARE)
     group = scenario.group
-    ration, balance = getattr(policy, "ration", None), getattr(policy, "balance", None)
-    same_topics = len({one.topics for one in scenario.members}) == 1
     return Expectations(
         owned=simulation.brokers.existing().restrict_names(topics),
-        calm_from_ms=max(last_event_ms(scenario), scenario.duration_ms),
         quiet_from_ms=scenario.end_ms - quiet_ms,
         end_ms=scenario.end_ms,
         slack_ms=group.session_timeout_ms + 2 * group.rebalance_timeout_ms,
         stop_max_ms=group.rebalance_timeout_ms,
-        delay_ms=getattr(policy, "scheduled_rebalance_timeout_ms", None),
-        # With different subscriptions the records do not show which moves were necessary.
-        with_losses=policy.name != _EAGER and same_topics,
-        max_moves_per_round=None if ration is None else ration.moves_max,
-        move_interval_ms=0 if ration is None else ration.interval_ms,
         is_eager=policy.name == _EAGER,
-        balance_cooldown_ms=balance.cooldown_ms if isinstance(balance, BalanceRule) else None,
-        warmup=warmup_of(policy),
-        with_planned_moves=same_topics,
         with_rounds=not simulation.guests,
     )

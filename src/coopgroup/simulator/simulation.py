@@ -23,7 +23,8 @@ from coopgroup.simulator.coordinator import GroupCoordinator, GroupState
 from coopgroup.simulator.host.application import Application
 from coopgroup.simulator.host.kip848 import Kip848Process
 from coopgroup.simulator.host.local_state import LocalState
-from coopgroup.simulator.host.process import PastLife, Process, RunSettings
+from coopgroup.simulator.host.process import PastLife, Process
+from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.scenario import Bell as BellTimes
 from coopgroup.simulator.scenario import Cost, Identity, Span
 from coopgroup.simulator.world import World
@@ -33,8 +34,6 @@ from coopgroup.simulator.world.costs import Costs
 from coopgroup.simulator.world.load import Load
 from coopgroup.simulator.world.network import Network
 from coopgroup.telemetry import OffsetsCommitted
-
-__all__ = ["Simulation"]
 
 # Time between two checks whether a healed group has settled.
 _LOOK_MS = 100

@@ -37,8 +37,6 @@ from coopgroup.simulator.coordinator.consumer_api import ConsumerBeatAnswer, Con
 from coopgroup.simulator.world.calls import Call
 from coopgroup.telemetry import Envelope, OffsetsCommitted, Record, StateChanged
 
-__all__ = ["Transcript", "ranges", "resources_in_words"]
-
 _INDEX_MIN: Final = -1  # index of a connector itself; does not occur in a group of partitions
 
 

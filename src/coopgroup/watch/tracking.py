@@ -88,11 +88,14 @@ class GroupTracker:
         for row in round_rows([*last, *told], self._names, self._started)[len(last) :]:
             text = f"round {row.generation}: {row.granted} granted, {row.revoked} to be revoked"
             yield Move(at_ms=row.at_ms, text=text, kind="round", why=" ".join(row.sentences))
+        gone, started = [], [self._started]
         for one in told:
             if isinstance(one.record, RoundDecided):
-                self._round, self._started = one, self._started - one.record.gone
+                self._round = one
+                gone.append(one.record.gone)
             elif isinstance(one.record, ResourcesStarted):
-                self._started |= one.record.resources
+                started.append(one.record.resources)
+        self._started = ResourceSet.union_all(started) - ResourceSet.union_all(gone)
 
     def _changes(self, last: GroupView, view: GroupView) -> Iterator[Move]:
         """Describe what happened between two snapshots."""

@@ -23,9 +23,8 @@ from coopgroup.core.member.effects import GrantResources
 from coopgroup.core.member.events import CommitRequested
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka import clock
-from coopgroup.kafka.callbacks.listener import GroupListener
-from coopgroup.kafka.callbacks.subscribed import Callbacks
-from coopgroup.kafka.parts import ConsumerParts
+from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener
+from coopgroup.kafka.consumer import ConsumerParts
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from coopgroup.aio import AsyncCooperativeConsumer
-from coopgroup.kafka.parts import ConsumerParts
+from coopgroup.kafka.consumer import ConsumerParts
 from coopgroup.worker import Worker
 from tests.support.virtual_loop import time_passes
 from tests.unit.aio.aio_stage import P1, AioStage

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from coopgroup.core.model import Resource
-from coopgroup.groups import work_probe as work_probe_module
-from coopgroup.groups.one_resource import Wish, Work
-from coopgroup.groups.work_probe import GroupWork
+from coopgroup.groups import work as work_module
+from coopgroup.groups.work import GroupWork, Wish, Work
 from coopgroup.kafka.health.probe import WorkSample
 
 
 def _read(monkeypatch: pytest.MonkeyPatch, *works: Work, failure: str = "") -> WorkSample:
-    monkeypatch.setattr(work_probe_module, "now_s", lambda: 100.0)
+    monkeypatch.setattr(work_module, "now_s", lambda: 100.0)
     work: Any = SimpleNamespace(
         works=lambda: works, failure=SimpleNamespace(message=failure) if failure else None
     )

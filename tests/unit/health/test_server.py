@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import urllib.request
 from contextlib import ExitStack, suppress
 
@@ -67,12 +68,12 @@ def test_error_is_an_answer() -> None:
 def test_server_answers_and_leaves_no_port_when_it_is_closed() -> None:
     member = Member()
     with serve(0, member, metrics=Metrics()) as server:
-        assert server._server.server_address[0] == "127.0.0.1"  # noqa: SLF001  (what it is bound to)
+        assert server._socket.getsockname()[0] == "127.0.0.1"  # noqa: SLF001  (what it is bound to)
         assert _get(server, "/metrics") == (200, "coopgroup_members 3\n")
         assert _get(server, "/livez", "HEAD") == (200, "")
         server.close()
     # Another process of this machine may take the free port at once, so no test can.
-    assert server._server.socket.fileno() == -1  # noqa: SLF001
+    assert server._socket.fileno() == -1  # noqa: SLF001
 
 
 def _raw(server: HealthServer, request: bytes) -> bytes:
@@ -123,26 +124,36 @@ def _dripping(server: HealthServer) -> socket.socket:
     return drip
 
 
-def test_connections_that_drip_keep_no_probe_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "_CONNECTIONS_MAX", 3)
-    monkeypatch.setattr(server_module, "_THREAD_S_MAX", LIMIT_S)
+def test_connections_that_drip_hold_no_thread_and_keep_no_probe_out() -> None:
     with serve(0, Member()) as server, ExitStack() as clients:
-        drips = [clients.enter_context(_dripping(server)) for _ in range(40)]
+        drips = [clients.enter_context(_dripping(server)) for _ in range(120)]
         assert _get(server, "/livez")[0] == 200
         with suppress(ConnectionResetError):
             assert drips[0].recv(1) == b""  # the oldest one is cut
-        assert len(server._server._limits) <= 6  # noqa: SLF001 - one thread for each
+        assert len(server._requests._open) <= server_module._CONNECTIONS_MAX  # noqa: SLF001
+        names = [one.name for one in threading.enumerate()]
+        assert names.count("coopgroup-health") == 1
 
 
 def test_request_that_takes_too_long_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Although each byte comes in time."""
-    now = [0.0]
-    monkeypatch.setattr(server_module, "monotonic", lambda: now[0])
-    with serve(0, Member()) as server, _dripping(server) as drip:
-        assert _get(server, "/livez")[0] == 200  # accepted after the other one
-        now[0] = 10.0
-        with suppress(ConnectionResetError):
-            assert drip.recv(1) == b""
+    monkeypatch.setattr(server_module, "_REQUEST_S_MAX", 0.05)
+    with serve(0, Member()) as server, _dripping(server) as drip, suppress(ConnectionResetError):
+        assert drip.recv(1) == b""
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (b"nonsense\r\n\r\n", b"HTTP/1.0 400 Bad Request"),
+        (b"POST /livez HTTP/1.1\n\n", b"HTTP/1.0 501 Not Implemented"),
+        (b"GET /livez HTTP/1.1\nHost: localhost\n\n", b"HTTP/1.0 200 OK"),
+        (b"GET /" + b"x" * 100_000, b""),
+    ],
+)
+def test_request_is_read_as_simple_probes_write_it(request_: bytes, answer: bytes) -> None:
+    with serve(0, Member()) as server, suppress(ConnectionResetError):
+        assert _raw(server, request_).partition(b"\r\n")[0] == answer
 
 
 @pytest.mark.parametrize("port", [-1, 70_000, True, "80"])

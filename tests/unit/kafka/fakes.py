@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
+from coopgroup.core.member import MemberState
 from coopgroup.core.member.effects import Lane
 from coopgroup.core.model.group_api import (
     Coordinator,
@@ -23,7 +24,7 @@ from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer
 from coopgroup.kafka.rpc.topics import FindPartition, FoundPartition
-from coopgroup.kafka.rpc.transport import AnyLane
+from coopgroup.kafka.rpc.transport import AnyLane, GroupTransport
 
 Partition = tuple[str, int]
 HERE = Coordinator(node_id=1, host="here", port=1)
@@ -143,7 +144,7 @@ def starts(
     warn: Callable[..., None] = lambda *_, **__: None,
 ) -> StartingOffsets:
     """Return starting offsets; without commits, partitions begin at the beginning."""
-    transport = FakeCoordinator() if coordinator is None else coordinator
+    transport = cast("GroupTransport", coordinator or FakeCoordinator())
     lookup = OffsetLookup(transport, "g", True, 1_000, lambda: None, persists=True)  # noqa: FBT003
     return StartingOffsets(lookup, reset, warn)
 
@@ -312,6 +313,9 @@ class FakeDriver:
 
     def leave(self, reason: str, *, for_good: bool) -> None:
         self.left.append((reason, for_good))
+
+    def wait_left(self) -> bool:
+        return bool(self.member.state in {MemberState.UNSUBSCRIBED, MemberState.FAILED})
 
     def wait_for_commits(self, limit_s: float) -> bool:
         self.waited_s.append(limit_s)

@@ -11,12 +11,11 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from coopgroup.core.member.effects import GrantResources
 from coopgroup.core.member.events import CommitRequested, Offset
 from coopgroup.core.model import ResourceSet
-from coopgroup.kafka.callbacks.listener import GroupListener
-from coopgroup.kafka.callbacks.subscribed import Callbacks
+from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener
+from coopgroup.kafka.consumer import Delivery
 from coopgroup.kafka.membership.ports import Notice
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.committing import Committing
-from coopgroup.kafka.records.delivery import Delivery
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.telemetry import ResourcesStopped, StopReason

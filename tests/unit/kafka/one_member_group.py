@@ -40,7 +40,7 @@ from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.identity import IdentitySlot
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from tests.support.by_hand import Hand
 from tests.support.turned_driver import turn_drivers
 

@@ -7,7 +7,7 @@ from coopgroup.assignors import WeightedAssignor
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.model.group_api import HeartbeatRequest
 from coopgroup.policies import create_policy
-from coopgroup.simulator.host.process import RunSettings
+from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.scenario import Identity, Span
 from coopgroup.simulator.world.network import Mishap, Upset
 from tests.support.simulated import quiet_group

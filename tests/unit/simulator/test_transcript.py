@@ -14,6 +14,7 @@ import pytest
 from coopgroup.simulator import read_scenario, simulate
 from coopgroup.simulator.transcript import Transcript
 from tests.support.simulated import quiet_group
+from tests.swarm.checkers.policy import check_policy_of
 
 SIMULATIONS = Path(__file__).parents[3] / "simulations"
 PROCESSES_MAX = 50
@@ -34,10 +35,11 @@ print(*simulate(read_scenario(Path(sys.argv[1])), transcript=True).transcript, s
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_transcript_is_the_golden_one(path: Path, pytestconfig: pytest.Config) -> None:
-    """The behaviour of a scenario changes only on purpose."""
+    """The behaviour of a scenario changes only on purpose, and breaks no rule of its policy."""
     golden = SIMULATIONS / "transcripts" / f"{path.stem}.txt"
-    lines = simulate(read_scenario(path), transcript=True).transcript[:LINES_MAX]
-    text = "".join(f"{line}\n" for line in lines)
+    run = simulate(read_scenario(path), transcript=True)
+    assert (*run.violations, *check_policy_of(run)) == ()
+    text = "".join(f"{line}\n" for line in run.transcript[:LINES_MAX])
     if pytestconfig.getoption("--rewrite-transcripts"):
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(text)

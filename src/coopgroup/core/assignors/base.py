@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.group import GroupSnapshot
     from coopgroup.core.model.resource_set import Int32Array, Int64Array
 
-__all__ = ["Assignor"]
-
 
 @runtime_checkable
 class Assignor(Protocol):

@@ -13,8 +13,6 @@ from attrs import define, field
 if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray, Int64Array
 
-__all__ = ["MoveBudget"]
-
 GAIN_MIN: Final = 0.05  # smaller differences are noise: lags and rates change all the time
 _LOOKS_MAX: Final = 20_000  # takes some seconds; a group that large continues in its next round
 

@@ -1,4 +1,4 @@
-"""Fast sorts for the arrays of assignors.
+"""Orders: fast sorts for the arrays of assignors, and the order of members in Kafka's assignors.
 
 A segment is a part of an array, such as the partitions of one topic. Sorting keys that contain the
 position is several times faster than an argsort.
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 if TYPE_CHECKING:
+    from coopgroup.core.assignors.pools import Pool
+    from coopgroup.core.model.group import GroupMember, GroupSnapshot
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
-
-__all__ = ["by_column", "by_falling_lag", "ranks_in_runs", "ranks_within", "spread_over_runs"]
 
 _KEY_BITS_MAX: Final = 62
 
@@ -108,3 +108,28 @@ def spread_over_runs(
     keeps = kept[columns]
     gone: BoolArray = (-ranks_in_runs(columns) * keeps) % owned[columns] >= keeps
     return gone
+
+
+def members_in_order(group: GroupSnapshot) -> Int32Array:
+    """Return static members by instance id, then dynamic members by member id.
+
+    A static member keeps its instance id when it restarts with another member id (KIP-345), so its
+    position does not change.
+
+    Returns:
+        int32 (M,): member numbers.
+    """
+    members = group.members
+    order = sorted(range(len(members)), key=lambda number: _sort_key(members[number]))
+    return np.array(order, dtype=np.int32)
+
+
+def seats_of(pool: Pool, order: Int32Array) -> Int64Array:
+    """Return the positions of a pool's S subscribers in the member order: int64 (S,)."""
+    subscribes = np.zeros(order.size, dtype=np.bool_)
+    subscribes[pool.subscribers] = True
+    return np.flatnonzero(subscribes[order])
+
+
+def _sort_key(member: GroupMember) -> tuple[bool, str, str]:
+    return member.instance_id is None, member.instance_id or "", member.member_id

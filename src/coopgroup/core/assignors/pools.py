@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.group import GroupSnapshot
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
 
-__all__ = ["Pool", "columns_of", "owner_columns", "subscriber_pools"]
-
 
 @frozen(kw_only=True, eq=False)
 class Pool:

@@ -24,8 +24,6 @@ from attrs import define, field
 if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray, Int64Array
 
-__all__ = ["ARCS_MAX", "QuotaFlow"]
-
 ARCS_MAX: Final = 20_000
 """Up to this many pairs of a pool and a subscriber, the quotas are optimal."""
 

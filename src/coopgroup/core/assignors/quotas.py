@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.group import GroupSnapshot
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
 
-__all__ = ["Share", "perfect_quotas", "settle_quotas", "share_of"]
-
 _SWEEPS_MAX: Final = 1_000
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from coopgroup.core.assignors.base import Assignor
-from coopgroup.core.assignors.drain.assignor import DrainTimeAssignor
+from coopgroup.core.assignors.drain import DrainTimeAssignor
 from coopgroup.core.assignors.lag.assignor import LagAwareAssignor
-from coopgroup.core.assignors.range.assignor import RangeAssignor
+from coopgroup.core.assignors.range import RangeAssignor
 from coopgroup.core.assignors.round_robin import RoundRobinAssignor
 from coopgroup.core.assignors.sticky.assignor import CooperativeStickyAssignor, StickyAssignor
 from coopgroup.core.assignors.weighted import WeightedAssignor
 from coopgroup.core.model.named_factories import NamedFactories
-
-__all__ = ["assignor_names", "choose_assignor", "create_assignor", "register_assignor"]
 
 _ASSIGNORS: Final = NamedFactories[Assignor](
     "assignor",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from attrs import frozen
 
-from coopgroup.core.assignors.member_order import members_in_order, seats_of
+from coopgroup.core.assignors.ordering import members_in_order, seats_of
 from coopgroup.core.assignors.pools import subscriber_pools
 from coopgroup.core.model import NOBODY
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from coopgroup.core.assignors.pools import Pool
     from coopgroup.core.model.group import GroupSnapshot
     from coopgroup.core.model.resource_set import Int32Array, Int64Array
-
-__all__ = ["RoundRobinAssignor"]
 
 
 @frozen(kw_only=True)

@@ -25,15 +25,13 @@ from attrs import field, frozen
 from coopgroup.core.assignors.levelling.placing import Placing, Work
 from coopgroup.core.assignors.levelling.steps import exact_shift
 from coopgroup.core.assignors.move_budget import MoveBudget
-from coopgroup.core.assignors.options import share
 from coopgroup.core.assignors.pools import Pool, subscriber_pools
 from coopgroup.core.model import NOBODY
+from coopgroup.core.model.options import share
 
 if TYPE_CHECKING:
     from coopgroup.core.model.group import GroupSnapshot
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
-
-__all__ = ["WeightedAssignor"]
 
 _BULK_MIN: Final = 4_096  # single moves are fewer, but each takes some tenths of a millisecond
 

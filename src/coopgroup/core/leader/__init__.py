@@ -19,13 +19,8 @@ of the leading member does the following, in this order:
 from coopgroup.core.leader.answer import fallback_round, lead, member_assignments
 from coopgroup.core.leader.decision import RoundDecision, decide_round, refused_round
 from coopgroup.core.leader.kafka_rounds import lead_kafka_round
-from coopgroup.core.leader.request import (
-    NO_LAGS,
-    Lags,
-    RoundRequest,
-    TopicMetadata,
-    read_members,
-)
+from coopgroup.core.leader.request import RoundRequest, TopicMetadata, read_members
+from coopgroup.core.model.lags import NO_LAGS, Lags
 
 __all__ = [
     "NO_LAGS",

@@ -33,12 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from coopgroup.core.assignors.base import Assignor
-    from coopgroup.core.leader.request import Lags
     from coopgroup.core.model import GroupSnapshot, MemberClaim, RoundPlan
+    from coopgroup.core.model.lags import Lags
     from coopgroup.core.model.resource_set import BoolArray
     from coopgroup.core.policies.base import Policy, RoundContext
-
-__all__ = ["fallback_round", "lead", "member_assignments"]
 
 _VERSION_OF_DESIGN_I: Final = 1
 

@@ -35,7 +35,7 @@ import numpy as np
 from attrs import frozen
 
 from coopgroup.core.model import EMPTY, NOBODY, MemberClaim, ResourceSet
-from coopgroup.core.model.absent import NO_GENERATION
+from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.policies.state import Given, PolicyState, Revoked
 from coopgroup.core.protocol.kafka_protocols import kafka_protocol
 from coopgroup.core.telemetry.records import ClaimRefused

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 from attrs import frozen
 
-from coopgroup.core.leader.request import Lags
+from coopgroup.core.model.lags import Lags
 from coopgroup.core.policies.warming.bundled import bundled_context, opened_plan, opened_state
 from coopgroup.core.policies.warming.bundles import bundles_of
 from coopgroup.core.policies.warming.option import warmup_of
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from coopgroup.core.policies.base import Policy, RoundContext
     from coopgroup.core.policies.state import PolicyState
     from coopgroup.core.policies.warming.bundles import Bundles
-
-__all__ = ["BundledRound"]
 
 
 @frozen(kw_only=True, eq=False)

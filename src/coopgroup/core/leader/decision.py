@@ -9,38 +9,37 @@ their bugs cannot change the data of the check.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 from attrs import frozen
 
 from coopgroup.core.leader.bundled import BundledRound
-from coopgroup.core.leader.read_only import read_only, read_only_group
-from coopgroup.core.leader.record import round_record
-from coopgroup.core.model import NO_LOSS, NOBODY, plan_that_moves_nothing, resolve_claims
+from coopgroup.core.model import EMPTY, NO_LOSS, NOBODY, plan_that_moves_nothing, resolve_claims
+from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.policies.eager import EagerPolicy
 from coopgroup.core.policies.safety import check_target, violations
 from coopgroup.core.policies.state import NO_CLAIMS, Claims, PolicyState
 from coopgroup.core.policies.stopping import with_holders_rights
 from coopgroup.core.policies.unclaimed import find_unclaimed, remember_round
-from coopgroup.core.policies.warming.leaving import with_leavers, with_pending_moves
 from coopgroup.core.policies.warming.option import warmup_of
 from coopgroup.core.policies.warming.rounds import Warming, with_kept_warmups
-from coopgroup.core.telemetry.records import RoundRefused
+from coopgroup.core.policies.warming.warmth import with_leavers, with_pending_moves
+from coopgroup.core.telemetry.records import RoundDecided, RoundRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from coopgroup.core.assignors.base import Assignor
-    from coopgroup.core.leader.request import Lags, TopicMetadata
+    from coopgroup.core.leader.request import TopicMetadata
     from coopgroup.core.model import GroupSnapshot, MemberClaim, RoundPlan
+    from coopgroup.core.model.lags import Lags
     from coopgroup.core.model.resource_set import Int32Array
     from coopgroup.core.policies.base import Policy, RoundContext, StagedRound
     from coopgroup.core.policies.warming.rounds import WarmRound
     from coopgroup.core.telemetry.records import Record
-
-__all__ = ["RoundDecision", "decide_round", "refused_round"]
 
 
 @frozen(kw_only=True, eq=False)
@@ -90,7 +89,7 @@ def decide_round(
     """
     context = _without_hearsay(context)
     group = resolve_claims(claims, metadata.resources, metadata.racks)
-    group = read_only_group(with_holders_rights(group, context))
+    group = _read_only_group(with_holders_rights(group, context))
 
     def refused(problems: tuple[str, ...]) -> RoundDecision:
         return refused_round(group, problems, assignor=assignor, policy=policy, context=context)
@@ -308,3 +307,53 @@ def _renumbered(claims: Claims, before: tuple[str, ...], after: tuple[str, ...])
     claimant = numbers[claims.claimant]
     known = claimant != NOBODY
     return attrs.evolve(claims, resource=claims.resource[known], claimant=claimant[known])
+
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+def read_only(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
+    """Make an array read-only, and return it."""
+    array.flags.writeable = False
+    return array
+
+
+def _read_only_group(group: GroupSnapshot) -> GroupSnapshot:
+    """Make all arrays of a group read-only, and return the group."""
+    for field in attrs.fields(type(group)):
+        value = getattr(group, field.name)
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+    return group
+
+
+def round_record(
+    group: GroupSnapshot,
+    plan: RoundPlan,
+    assignor: Assignor,
+    policy: Policy,
+    context: RoundContext,
+) -> RoundDecided:
+    """Return the record of a round: what it gives, takes, and puts off."""
+    stopped = revoked_claims(group, plan.assigned)
+    kept = np.zeros(len(group.resources), dtype=np.bool_)
+    kept[group.claim_resources[~stopped]] = True
+    revoked = np.zeros(len(group.resources), dtype=np.bool_)
+    revoked[group.claim_resources[stopped]] = True
+    take, state = group.resources.take, context.state
+    remembered = EMPTY if state is None else (state.known | state.granted) - group.resources
+    return RoundDecided(
+        policy=policy.name,
+        assignor=assignor.name,
+        members=group.member_ids,
+        granted=take((plan.assigned != NOBODY) & ~kept),
+        revoked=take(revoked),
+        lost=take(plan.lost),
+        created=take(plan.created),
+        waiting=take(plan.waiting),
+        contested=take(group.contested),
+        follow_up=plan.follow_up,
+        scheduled_rebalance_timeout_ms=plan.scheduled_rebalance_timeout_ms,
+        protocol=context.protocol,
+        gone=take(~group.assignable) | remembered,
+    )

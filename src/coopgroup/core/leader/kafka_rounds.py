@@ -19,14 +19,15 @@ import attrs
 import numpy as np
 from attrs import frozen
 
-from coopgroup.core.assignors.range.assignor import RangeAssignor
+from coopgroup.core.assignors.range import RangeAssignor
 from coopgroup.core.assignors.round_robin import RoundRobinAssignor
 from coopgroup.core.assignors.sticky.assignor import StickyAssignor
 from coopgroup.core.leader.belief import Believed, believed_claims, remember_given
 from coopgroup.core.leader.decision import decide_round, refused_round
-from coopgroup.core.leader.request import NO_LAGS, TopicMetadata, known_claims
+from coopgroup.core.leader.request import TopicMetadata, known_claims
 from coopgroup.core.model import EMPTY, MemberClaim, ResourceSet, resolve_claims
 from coopgroup.core.model.group import split_by_member
+from coopgroup.core.model.lags import NO_LAGS
 from coopgroup.core.policies.eager import EagerPolicy
 from coopgroup.core.policies.simple import SimplePolicy
 from coopgroup.core.protocol.kafka_assignment import encode_kafka_assignment
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
     from coopgroup.core.policies.base import Policy, RoundContext
     from coopgroup.core.policies.state import PolicyState
     from coopgroup.core.protocol.values import Subscription
-
-__all__ = ["lead_kafka_round"]
 
 # All versions have the same fields, and every client reads version 0.
 _WRITTEN_VERSION: Final = 0

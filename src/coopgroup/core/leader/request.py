@@ -12,7 +12,6 @@ import attrs
 from attrs import field, frozen
 
 from coopgroup.core.model import MemberClaim, ResourceSet
-from coopgroup.core.model.lags import NO_LAGS, Lags
 from coopgroup.core.protocol.subscription import read_subscription
 from coopgroup.core.protocol.user_data import MAGIC, decode_user_data
 from coopgroup.core.protocol.values import UserData
@@ -26,15 +25,6 @@ if TYPE_CHECKING:
     from coopgroup.core.policies.state import PolicyState
     from coopgroup.core.protocol.values import Subscription
     from coopgroup.core.telemetry.records import Record
-
-__all__ = [
-    "NO_LAGS",
-    "Lags",
-    "RoundRequest",
-    "TopicMetadata",
-    "known_claims",
-    "read_members",
-]
 
 
 @frozen(kw_only=True)

@@ -33,7 +33,7 @@ from coopgroup.core.member.refusals import act_on_error, refuse_assignment
 from coopgroup.core.member.transitions import SETTLED, MemberState, Trigger
 from coopgroup.core.member.warming import take_warmups
 from coopgroup.core.model import EMPTY
-from coopgroup.core.model.absent import NO_GENERATION
+from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.group_api import (
     FindCoordinatorAnswer,
     HeartbeatAnswer,
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from coopgroup.core.member.turn import Turn
     from coopgroup.core.model import ResourceSet
     from coopgroup.core.protocol.values import Assignment
-
-__all__ = ["take_outcome"]
 
 
 def take_outcome(turn: Turn, event: Answered | RequestFailed) -> None:

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from coopgroup.core.member.parts import Bell
     from coopgroup.core.member.turn import Turn
 
-__all__ = ["heed_bell", "ring_if_due"]
-
 # Waits of a join before its rings. The second and the third ring reach members that the first one
 # reached before the join had reached the coordinator, or that were not listening yet.
 _RING_AFTER_MS: Final = (10, 60, 260)

@@ -34,15 +34,6 @@ if TYPE_CHECKING:
     from coopgroup.core.member.parts import Lease
     from coopgroup.core.member.turn import Turn
 
-__all__ = [
-    "join_classic_group",
-    "look_reason",
-    "looks_at_ms",
-    "may_be_forgotten",
-    "note_writer",
-    "proven_by_broker",
-]
-
 _LOOK_SOON_MS: Final = 1_200
 _LOOK_LATER_MS: Final = 30_000
 _BROKER_ASSIGNS: Final = (

@@ -16,8 +16,6 @@ from attrs import frozen
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["WIDTH", "Chain"]
-
 WIDTH: Final = 32
 
 _Item = TypeVar("_Item")

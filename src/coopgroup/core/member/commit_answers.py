@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from coopgroup.core.member.member import Outstanding
     from coopgroup.core.member.turn import Turn
 
-__all__ = ["sent_partitions", "settle_commits"]
-
 
 def sent_partitions(turn: Turn) -> list[tuple[str, int]]:
     """Return the partitions of the commits on the wire, in the order of their commits."""

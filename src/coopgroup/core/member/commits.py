@@ -27,7 +27,7 @@ from coopgroup.core.member.chain import Chain
 from coopgroup.core.member.error_actions import Action, ErrorCode, RequestKind, action_for
 from coopgroup.core.member.parts import NO_BACK_OFF, BackOff
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.model.absent import NO_GENERATION
+from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.replacing import replaced
 
 if TYPE_CHECKING:
@@ -35,21 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from coopgroup.core.member.events import Offset
-
-__all__ = [
-    "NO_COMMITS",
-    "Commits",
-    "Finished",
-    "PendingCommit",
-    "abandon",
-    "await_commits",
-    "awaited_of",
-    "enqueue",
-    "fail_all",
-    "lapse",
-    "settle",
-    "take_batch",
-]
 
 Codes = tuple[tuple[str, int, int], ...]
 Finished = tuple[int, Codes]

@@ -9,8 +9,6 @@ from attrs import frozen
 
 from coopgroup.errors import ConfigurationError
 
-__all__ = ["MemberConfig"]
-
 
 def _positive(
     _: object, attribute: attrs.Attribute[int], value: int

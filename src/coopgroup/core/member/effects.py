@@ -15,27 +15,6 @@ from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import Coordinator, GroupRequest, JoinedMember
 from coopgroup.core.telemetry.records import Record
 
-__all__ = [
-    "STALLED",
-    "BeginWarmups",
-    "CancelJoin",
-    "CancelWarmups",
-    "CountPartitions",
-    "DecideRound",
-    "Effect",
-    "FailMember",
-    "FinishCommit",
-    "GrantResources",
-    "KeepIdentity",
-    "KeptIdentity",
-    "Lane",
-    "LoseResources",
-    "Report",
-    "RevokeResources",
-    "RingBell",
-    "Send",
-]
-
 STALLED: Final = "max.poll.interval.ms exceeded"
 """Cause of a loss because the application did not poll."""
 

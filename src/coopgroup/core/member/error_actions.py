@@ -16,16 +16,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "ERROR_ACTIONS",
-    "OF_A_ROUND",
-    "Action",
-    "ErrorCode",
-    "RequestKind",
-    "action_for",
-    "error_name",
-]
-
 
 class RequestKind(enum.Enum):
     """The requests that a member sends."""

@@ -14,28 +14,6 @@ from attrs import field, frozen
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import Answer
 
-__all__ = [
-    "Answered",
-    "ApplicationStalled",
-    "BellRang",
-    "CatalogueSeen",
-    "CommitRequested",
-    "CommitsAbandoned",
-    "Event",
-    "LeaveRequested",
-    "LossHandled",
-    "Offset",
-    "RejoinRequested",
-    "RequestFailed",
-    "RevocationCompleted",
-    "RoundDecided",
-    "SubscriptionChanged",
-    "WarmSetDeclared",
-    "WarmedUp",
-    "WarmupFailed",
-    "Woken",
-]
-
 
 class Offset(NamedTuple):
     """An offset to commit for one partition; a tuple, because a commit has one per partition.

@@ -27,8 +27,6 @@ from coopgroup.core.member.transitions import Trigger
 if TYPE_CHECKING:
     from coopgroup.core.member.turn import Turn
 
-__all__ = ["come_back", "doubt_id", "keep_identity", "unless_forgotten"]
-
 
 def keep_identity(turn: Turn) -> None:
     """Store the member's identity after a completed round, if the settings ask for it."""

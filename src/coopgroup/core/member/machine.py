@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from coopgroup.core.member.effects import Effect
     from coopgroup.core.member.member import Member
 
-__all__ = ["step"]
-
 
 def step(member: Member, event: Event, *, now_ms: int) -> tuple[Member, tuple[Effect, ...]]:
     """Take one event.

@@ -37,7 +37,7 @@ from coopgroup.core.member.parts import (
 )
 from coopgroup.core.member.transitions import AT_WORK, MemberState
 from coopgroup.core.model import EMPTY, ResourceSet
-from coopgroup.core.model.absent import NO_GENERATION
+from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
     from coopgroup.core.member.effects import KeptIdentity
     from coopgroup.core.model.group_api import Coordinator
-
-__all__ = ["Member", "Outstanding", "lease_is_over", "new_member"]
 
 
 @frozen(kw_only=True)

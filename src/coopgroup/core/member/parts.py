@@ -14,38 +14,12 @@ import attrs
 from attrs import frozen
 
 from coopgroup.core.model import EMPTY, NO_LOSS, ResourceSet
-from coopgroup.core.model.absent import NO_GENERATION
+from coopgroup.core.model.group import NO_GENERATION
 
 if TYPE_CHECKING:
     from coopgroup.core.member.config import MemberConfig
     from coopgroup.core.member.effects import KeptIdentity
     from coopgroup.core.protocol.values import Assignment
-
-__all__ = [
-    "BELL_PAUSE_MS",
-    "NOTHING_TO_JOIN_FOR",
-    "NO_ASSIGNMENT",
-    "NO_BACK_OFF",
-    "NO_BELL",
-    "NO_DELAY",
-    "NO_IDENTITY",
-    "NO_JOIN",
-    "NO_LEASE",
-    "NO_REVOCATION",
-    "NO_ROUND",
-    "BackOff",
-    "Bell",
-    "Delay",
-    "IdStanding",
-    "Identity",
-    "LastAssignment",
-    "LastJoin",
-    "Lease",
-    "NextJoin",
-    "Revocation",
-    "Round",
-    "Warmups",
-]
 
 BELL_PAUSE_MS: Final = 50
 """Shortest time between two rings of a member, and between two heartbeats for heard rings."""

@@ -27,9 +27,8 @@ from typing import TYPE_CHECKING
 
 from coopgroup.core.model import EMPTY
 from coopgroup.core.protocol.assignment import decode_assignment
-from coopgroup.core.protocol.client_signature import with_signature
 from coopgroup.core.protocol.kafka_assignment import decode_kafka_assignment, is_kafka_assignment
-from coopgroup.core.protocol.kafka_protocols import KafkaProtocol, kafka_protocol
+from coopgroup.core.protocol.kafka_protocols import KafkaProtocol, kafka_protocol, with_signature
 from coopgroup.core.protocol.sticky_user_data import (
     StickyUserData,
     encode_cooperative_generation,
@@ -44,15 +43,6 @@ if TYPE_CHECKING:
     from coopgroup.core.member.config import MemberConfig
     from coopgroup.core.member.member import Member
     from coopgroup.core.model import ResourceSet
-
-__all__ = [
-    "in_the_way",
-    "joins_in_vain",
-    "offered_subscriptions",
-    "offers_more",
-    "read_assignment",
-    "spoken",
-]
 
 
 def spoken(config: MemberConfig) -> tuple[str, ...]:

@@ -16,14 +16,12 @@ from coopgroup.core.member.identity import doubt_id, unless_forgotten
 from coopgroup.core.member.parts import NO_DELAY
 from coopgroup.core.member.revocation import make_way
 from coopgroup.core.member.transitions import AT_WORK, SETTLED, MemberState, Trigger
-from coopgroup.core.model.absent import NO_GENERATION
+from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.telemetry.records import AssignmentUnreadable, RequestRefused
 
 if TYPE_CHECKING:
     from coopgroup.core.member.member import Outstanding
     from coopgroup.core.member.turn import Turn
-
-__all__ = ["act_on_error", "refuse_assignment"]
 
 # States without a join or sync on its way, so a heartbeat's answer decides.
 _ALONE = SETTLED | {MemberState.RETURNING}

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from coopgroup.core.member.member import Member
     from coopgroup.core.member.turn import Turn
 
-__all__ = ["leave_at_once", "next_deadline_ms", "send_what_is_due", "wanted"]
-
 _COMMITTING: Final = frozenset({MemberState.JOINING, MemberState.STABLE, MemberState.REVOKING})
 # The coordinator holds a join or sync up to the rebalance timeout. After this extra time its answer
 # is no longer expected.

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from coopgroup.core.member.member import Member
     from coopgroup.core.member.turn import Turn
 
-__all__ = ["give_up_stopped", "make_way", "take_stopped"]
-
 _CAUSE = "revocation completed"
 
 

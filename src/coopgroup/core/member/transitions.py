@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["AT_WORK", "SETTLED", "TRANSITIONS", "MemberState", "Trigger"]
-
 
 class MemberState(enum.Enum):
     """The states of a member, each with its facts, its requests, and its end."""

@@ -26,7 +26,7 @@ from coopgroup.core.member.error_actions import OF_A_ROUND, ErrorCode, RequestKi
 from coopgroup.core.member.parts import NO_REVOCATION, NO_ROUND, IdStanding
 from coopgroup.core.member.transitions import TRANSITIONS, MemberState, Trigger
 from coopgroup.core.model import EMPTY
-from coopgroup.core.model.absent import NO_GENERATION
+from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.telemetry.records import MembershipLost, StateChanged
 from coopgroup.errors import LocalProtocolError
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from coopgroup.core.member.commits import Finished
     from coopgroup.core.member.effects import Effect
     from coopgroup.core.member.member import Member
-
-__all__ = ["Turn"]
 
 # While one part stops after another, the join is delayed by up to this many grace times.
 _GRACES_MAX: Final = 4

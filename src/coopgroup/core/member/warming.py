@@ -34,15 +34,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model import ResourceSet
     from coopgroup.core.protocol.values import Assignment
 
-__all__ = [
-    "forget_warmups",
-    "keep_warm",
-    "take_report",
-    "take_warmups",
-    "told_warm",
-    "warm_reason",
-]
-
 _BECAME_WARM = "became warm"
 _DECLARED = "warm resources declared"
 _DECLINED = "declined a warm-up"

@@ -3,7 +3,8 @@
 The rule (KIP-792, KAFKA-12984): of several claims to a resource the claim of the highest generation
 is rightful. Claims that tie in this generation cancel each other, and the resource has no owner. A
 claim of a topic without a subscription loses against a subscriber's: its member may not keep the
-resource.
+resource. A member that hands over may keep its resources for now, so its claim counts like one of a
+subscriber.
 For safety, a claim that is not rightful still counts as ownership until its member gives it up.
 Therefore all claims stay in the snapshot.
 """
@@ -11,13 +12,19 @@ Therefore all claims stay in the snapshot.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from attrs import frozen
 
-from coopgroup.core.model.absent import NO_GENERATION, NOBODY
-from coopgroup.core.model.group import GroupMember, GroupSnapshot, ReplicaRacks
+from coopgroup.core.model.group import (
+    NO_GENERATION,
+    NO_PAIRS,
+    NOBODY,
+    GroupMember,
+    GroupSnapshot,
+    ReplicaRacks,
+)
 from coopgroup.core.model.positions import ABSENT, positions_in
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.model.resource_set import (
@@ -27,9 +34,11 @@ from coopgroup.core.model.resource_set import (
     Int64Array,
     ResourceSet,
 )
-from coopgroup.core.model.warm_pairs import warm_pairs
 
-__all__ = ["NO_GENERATION", "MemberClaim", "resolve_claims"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coopgroup.core.model.resource_set import BoolArray, Int32Array
 
 _SUBSCRIBED: Final = 2**32  # more than any generation
 
@@ -103,7 +112,7 @@ def resolve_claims(
         replica_racks=None if racks is None else ReplicaRacks.build(resources, racks),
     )
     owner, contested = _rightful_owners(group, generations)
-    warm_members, warm_resources = warm_pairs(
+    warm_members, warm_resources = _warm_pairs(
         [claim.warm or EMPTY for claim in ordered], resources, assignable, owner
     )
     return replaced(
@@ -150,7 +159,9 @@ def _rightful_owners(group: GroupSnapshot, generations: Int64Array) -> tuple[Int
     if (positions[1:] > positions[:-1]).all():  # the usual case: no resource is claimed twice
         owner[positions] = members
         return owner, group.contested
-    claimed_in = generations[members] + _SUBSCRIBED * group.subscribes(members, positions)
+    hands_over = np.array([member.hands_over for member in group.members], dtype=np.bool_)
+    may_keep = group.subscribes(members, positions) | hands_over[members]
+    claimed_in = generations[members] + _SUBSCRIBED * may_keep
     newest = np.full(owner.size, np.iinfo(np.int64).min, dtype=np.int64)
     np.maximum.at(newest, positions, claimed_in)
     winning = claimed_in == newest[positions]
@@ -174,3 +185,26 @@ def _subscription_classes(
             number_of_list[id(claim.topics)] = number
         class_of.append(number)
     return tuple(number_of), np.array(class_of, dtype=np.int32)
+
+
+def _warm_pairs(
+    warm: Sequence[ResourceSet], resources: ResourceSet, assignable: BoolArray, owner: Int32Array
+) -> tuple[Int32Array, Int32Array]:
+    """Return member and resource of each warm pair: int32, ascending by (resource, member).
+
+    Args:
+        warm: what each of M members says that it is warm for; anything is possible.
+        resources: the R resources of the group.
+        assignable: bool (R,): other resources are left out.
+        owner: int32 (R,): rightful owners. A pair of a resource and its owner is left out.
+    """
+    if not any(warm):
+        return NO_PAIRS, NO_PAIRS
+    members = np.arange(len(warm), dtype=np.int32).repeat([len(one) for one in warm])
+    positions = positions_in(resources, warm)
+    counts = positions != ABSENT
+    counts[counts] = assignable[positions[counts]]
+    counts[counts] = owner[positions[counts]] != members[counts]
+    members, positions = members[counts], positions[counts]
+    order = positions.argsort(kind="stable")
+    return members[order], positions[order].astype(np.int32)

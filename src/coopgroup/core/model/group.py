@@ -17,12 +17,22 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
-from coopgroup.core.model.absent import NO_LOSS, NOBODY
-from coopgroup.core.model.ascending import distinct
 from coopgroup.core.model.replacing import replaced
-from coopgroup.core.model.resource_set import EMPTY, BoolArray, Int32Array, Int64Array, ResourceSet
+from coopgroup.core.model.resource_set import (
+    EMPTY,
+    BoolArray,
+    Int32Array,
+    Int64Array,
+    ResourceSet,
+    distinct,
+)
 
-__all__ = ["NOBODY", "NO_LOSS", "NO_PAIRS", "GroupMember", "GroupSnapshot", "ReplicaRacks"]
+NOBODY: Final = -1
+"""Number of a member: a resource has no owner."""
+NO_GENERATION: Final = -1
+NO_LOSS: Final = -1
+"""Replaces a time: only paced moves wait, and no resource waits for a lost owner."""
+
 
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 

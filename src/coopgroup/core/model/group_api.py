@@ -11,25 +11,6 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-__all__ = [
-    "Answer",
-    "Coordinator",
-    "FindCoordinatorAnswer",
-    "FindCoordinatorRequest",
-    "GroupRequest",
-    "HeartbeatAnswer",
-    "HeartbeatRequest",
-    "JoinGroupAnswer",
-    "JoinGroupRequest",
-    "JoinedMember",
-    "LeaveGroupAnswer",
-    "LeaveGroupRequest",
-    "OffsetCommitAnswer",
-    "OffsetCommitRequest",
-    "SyncGroupAnswer",
-    "SyncGroupRequest",
-]
-
 
 @frozen(kw_only=True)
 class Coordinator:

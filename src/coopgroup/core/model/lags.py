@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.group import Float64Array
     from coopgroup.core.model.resource_set import Int64Array
 
-__all__ = ["NO_LAGS", "Lags"]
-
 
 @frozen(kw_only=True, eq=False)
 class Lags:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from coopgroup.core.model.offered_factories import factory_in_module, offered_factory, offered_names
 from coopgroup.errors import ConfigurationError
 
-__all__ = ["NamedFactories"]
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
 
@@ -46,7 +48,7 @@ class NamedFactories(Generic[T]):
 
     def names(self) -> tuple[str, ...]:
         """All names, ascending: built-in and registered ones, and those of installed packages."""
-        return tuple(sorted({*self._factories, *offered_names(self._kind)}))
+        return tuple(sorted({*self._factories, *_offered_names(self._kind)}))
 
     def register(self, name: str, factory: Callable[..., T]) -> None:
         """Register a factory under a new name.
@@ -94,9 +96,9 @@ class NamedFactories(Generic[T]):
     def _create_offered(self, name: str, options: dict[str, object]) -> T:
         """Create an object of another package: its code may fail in any way."""
         if ":" in name:
-            factory = factory_in_module(self._kind, name)
+            factory = _factory_in_module(self._kind, name)
         else:
-            found = offered_factory(self._kind, name)
+            found = _offered_factory(self._kind, name)
             if found is None:
                 expected = f"one of {', '.join(self.names())}, or module:Class"
                 raise ConfigurationError(self._kind, name, expected)
@@ -135,3 +137,78 @@ class NamedFactories(Generic[T]):
             if parameter.default is inspect.Parameter.empty and parameter.name not in options:
                 field = f"{parameter.name} of {self._kind} {name}"
                 raise ConfigurationError(field, None, "a value")
+
+
+# --- factories of other packages ------------------------------------------------------------------
+# Entry points by name, in the groups `coopgroup.policies` and `coopgroup.assignors`, and classes as
+# `module:Class`. They are searched only for a name that coopgroup itself does not know. So a name
+# of coopgroup's own always means coopgroup's own. Code of others may fail in any way; each failure
+# becomes one line that names the package and the cause.
+
+
+def _offered_names(kind: str) -> tuple[str, ...]:
+    """Return the names that installed packages offer as entry points."""
+    return tuple(sorted({one.name for one in _entry_points(kind)}))
+
+
+def _offered_factory(kind: str, name: str) -> Callable[..., Any] | None:
+    """Return the factory that an installed package offers; None if no package offers the name.
+
+    Raises:
+        ConfigurationError: several packages offer the name, or the factory cannot be imported.
+    """
+    found = [one for one in _entry_points(kind) if one.name == name]
+    if not found:
+        return None
+    if len(found) > 1:
+        packages = ", ".join(sorted(f"{_package(one)} ({one.value})" for one in found))
+        raise ConfigurationError(kind, name, f"a name of one package; these offer it: {packages}")
+    only = found[0]
+    try:
+        factory: Any = only.load()
+    except Exception as error:
+        source = f"the entry point {only.value} of the package {_package(only)}"
+        raise ConfigurationError(kind, name, f"{source} to load: {_reason(error)}") from error
+    return _callable(kind, name, factory)
+
+
+def _factory_in_module(kind: str, text: str) -> Callable[..., Any]:
+    """Return the factory that `module:Class` names.
+
+    Raises:
+        ConfigurationError: the module cannot be imported, or has no such factory.
+    """
+    module_name, _, path = text.partition(":")
+    if not module_name or not path:
+        raise ConfigurationError(kind, text, "module:Class")
+    try:
+        factory: Any = import_module(module_name)
+    except Exception as error:
+        expected = f"a module that can be imported: {_reason(error)}"
+        raise ConfigurationError(kind, text, expected) from error
+    for attribute in path.split("."):
+        try:
+            factory = getattr(factory, attribute)
+        except AttributeError as error:
+            raise ConfigurationError(kind, text, f"module:Class: {_reason(error)}") from None
+    return _callable(kind, text, factory)
+
+
+def _entry_points(kind: str) -> list[EntryPoint]:
+    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    return list(entry_points(group=f"coopgroup.{plural}"))
+
+
+def _package(one: EntryPoint) -> str:
+    return "?" if one.dist is None else f"{one.dist.name} {one.dist.version}"
+
+
+def _callable(kind: str, name: str, factory: Any) -> Callable[..., Any]:  # noqa: ANN401
+    if not callable(factory):
+        raise ConfigurationError(kind, name, f"a class, but it names {factory!r}")
+    made: Callable[..., Any] = factory
+    return made
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -9,11 +9,8 @@ from __future__ import annotations
 import numpy as np
 from attrs import frozen
 
-from coopgroup.core.model.absent import NOBODY
-from coopgroup.core.model.group import NO_PAIRS, GroupSnapshot, split_by_member
+from coopgroup.core.model.group import NO_PAIRS, NOBODY, GroupSnapshot, split_by_member
 from coopgroup.core.model.resource_set import EMPTY, BoolArray, Int32Array, ResourceSet
-
-__all__ = ["RoundPlan", "plan_that_moves_nothing", "revoked_by_member", "revoked_claims"]
 
 
 @frozen(kw_only=True, eq=False)

@@ -15,8 +15,6 @@ import numpy as np
 
 from coopgroup.core.model.resource_set import Int32Array, Int64Array, ResourceSet
 
-__all__ = ["ABSENT", "positions_in"]
-
 ABSENT: Final = -1
 _INDEX_BITS: Final = 32
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-__all__ = ["replaced"]
-
 Value = TypeVar("Value")
 
 

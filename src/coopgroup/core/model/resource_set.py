@@ -19,15 +19,26 @@ the calls cost more than the work: a few indices of one name are compared as Pyt
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, repeat
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from coopgroup.core.model import ascending
-from coopgroup.core.model.ascending import BoolArray, Int32Array, Int64Array, KeyArray
+from coopgroup.errors import ConfigurationError
 
-__all__ = ["EMPTY", "BoolArray", "Int32Array", "Int64Array", "Resource", "ResourceSet"]
+FEW: Final = 64
+"""Up to this number of integers, Python's own sets and lists are faster than calls of NumPy."""
+
+Int32Array: TypeAlias = npt.NDArray[np.int32]
+Int64Array: TypeAlias = npt.NDArray[np.int64]
+KeyArray: TypeAlias = Int32Array | Int64Array
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+_INDEX_BITS: Final = 32
+_INT32_MIN: Final = -(2**31)
+_INT32_MAX: Final = 2**31 - 1
 
 
 class Resource(NamedTuple):
@@ -65,11 +76,11 @@ class ResourceSet:
         packed = [
             (name, distinct)
             for name, indices in sorted((indices_by_name or {}).items())
-            if (distinct := ascending.ascending_indices(name, indices)).size
+            if (distinct := _ascending_indices(name, indices)).size
         ]
         if len(packed) == 1:
             indices = packed[0][1]
-            starts = ascending.starts_of_one(indices.size)
+            starts = _starts_of_one(indices.size)
         else:
             parts = [np.empty(0, dtype=np.int32), *(indices for _, indices in packed)]
             starts = np.cumsum([part.size for part in parts], dtype=np.int64)
@@ -215,35 +226,35 @@ class ResourceSet:
             return self
         if not self:
             return other
-        few = ascending.few_of(self, other)
+        few = _few_of(self, other)
         if few is not None:
             return self._with_few(sorted({*few[0], *few[1]}))
-        names, mine, theirs = ascending.common_keys(self, other)
-        return _from_keys(names, ascending.merged(mine, theirs))
+        names, mine, theirs = _common_keys(self, other)
+        return _from_keys(names, _merged(mine, theirs))
 
     def __and__(self, other: ResourceSet) -> ResourceSet:
         if not self or self == other:
             return self
         if not other:
             return other
-        few = ascending.few_of(self, other)
+        few = _few_of(self, other)
         if few is not None:
             among = set(few[1])
             return self._with_few([index for index in few[0] if index in among])
-        names, mine, theirs = ascending.common_keys(self, other)
-        return _from_keys(names, mine[ascending.membership(mine, theirs)])
+        names, mine, theirs = _common_keys(self, other)
+        return _from_keys(names, mine[_membership(mine, theirs)])
 
     def __sub__(self, other: ResourceSet) -> ResourceSet:
         if not other or not self:
             return self
         if self == other:
             return EMPTY
-        few = ascending.few_of(self, other)
+        few = _few_of(self, other)
         if few is not None:
             among = set(few[1])
             return self._with_few([index for index in few[0] if index not in among])
-        names, mine, theirs = ascending.common_keys(self, other)
-        return _from_keys(names, mine[~ascending.membership(mine, theirs)])
+        names, mine, theirs = _common_keys(self, other)
+        return _from_keys(names, mine[~_membership(mine, theirs)])
 
     def _with_few(self, indices: list[int]) -> ResourceSet:
         """Return a subset or a superset of this set, which has one name."""
@@ -251,21 +262,21 @@ class ResourceSet:
             return self
         if not indices:
             return EMPTY
-        starts = ascending.starts_of_one(len(indices))
+        starts = _starts_of_one(len(indices))
         return ResourceSet.from_flat(self._names, starts, np.array(indices, dtype=np.int32))
 
     def __le__(self, other: ResourceSet) -> bool:
         if not self or self == other:
             return True
-        _, mine, theirs = ascending.common_keys(self, other)
-        return bool(np.count_nonzero(ascending.membership(mine, theirs)) == len(self))
+        _, mine, theirs = _common_keys(self, other)
+        return bool(np.count_nonzero(_membership(mine, theirs)) == len(self))
 
     def isdisjoint(self, other: ResourceSet) -> bool:
         """Return whether the sets have no resource in common."""
         if not self or not other:
             return True
-        _, mine, theirs = ascending.common_keys(self, other)
-        return not np.count_nonzero(ascending.membership(mine, theirs))
+        _, mine, theirs = _common_keys(self, other)
+        return not np.count_nonzero(_membership(mine, theirs))
 
     def restrict_names(self, names: Iterable[str]) -> ResourceSet:
         """Return the resources with one of the given names."""
@@ -294,18 +305,18 @@ class ResourceSet:
             return np.empty(0, dtype=np.int64)
         if subset == self:
             return np.arange(len(self), dtype=np.int64)
-        _, mine, theirs = ascending.common_keys(self, subset)
+        _, mine, theirs = _common_keys(self, subset)
         positions = mine.searchsorted(theirs)
-        found = ascending.membership(theirs, mine, positions)
+        found = _membership(theirs, mine, positions)
         return np.where(found, positions, -1)
 
     def positions_all(self, subsets: Sequence[ResourceSet]) -> Int64Array:
         """Return `positions` of many subsets, one after the other, in one look-up."""
         number_of = {name: number for number, name in enumerate(self._names)}
-        wanted = [ascending.keys(one, number_of) for one in subsets if one]
+        wanted = [_keys(one, number_of) for one in subsets if one]
         if not wanted:
             return np.empty(0, dtype=np.int64)
-        positions = ascending.keys(self, number_of).searchsorted(np.concatenate(wanted))
+        positions = _keys(self, number_of).searchsorted(np.concatenate(wanted))
         return positions.astype(np.int64, copy=False)
 
     @staticmethod
@@ -316,23 +327,123 @@ class ResourceSet:
             return parts[0] if parts else EMPTY
         names = tuple(sorted({name for one in parts for name in one.names}))
         number_of = {name: number for number, name in enumerate(names)}
-        keys = np.concatenate([ascending.keys(one, number_of) for one in parts])
+        keys = np.concatenate([_keys(one, number_of) for one in parts])
         keys.sort(kind="stable")
-        return _from_keys(names, ascending.distinct(keys))
+        return _from_keys(names, distinct(keys))
+
+
+# --- building blocks: ascending arrays of distinct integers -------------------------------------
+
+
+def _ascending_indices(name: str, indices: Iterable[int]) -> Int32Array:
+    """Return the integers in ascending order without repeats.
+
+    Raises:
+        ConfigurationError: a value is not an integer that fits into int32.
+    """
+    if type(indices) is list and len(indices) <= FEW and set(map(type, indices)) == {int}:
+        few = sorted(set(indices))
+        if few[0] >= _INT32_MIN and few[-1] <= _INT32_MAX:
+            return np.array(few, dtype=np.int32)
+    values = np.asarray(
+        indices if isinstance(indices, (np.ndarray, range)) else list(indices)  # any iterable
+    )
+    if not values.size:
+        return np.empty(0, dtype=np.int32)
+    if values.ndim != 1 or values.dtype.kind not in "iu":
+        raise ConfigurationError(f"indices of {name}", values.tolist(), "integers")
+    ascending = values if (values[1:] > values[:-1]).all() else np.unique(values)
+    if ascending[0] < _INT32_MIN or ascending[-1] > _INT32_MAX:
+        outside = values[(values < _INT32_MIN) | (values > _INT32_MAX)][0]
+        raise ConfigurationError(f"indices of {name}", int(outside), "an index within int32")
+    return ascending.astype(np.int32)
+
+
+def _merged(left: KeyArray, right: KeyArray) -> KeyArray:
+    """Return the union of two ascending arrays."""
+    keys: KeyArray = np.concatenate([left, right])
+    keys.sort(kind="stable")  # a stable sort of two ascending runs is one linear merge
+    return distinct(keys)
+
+
+def numbers_in(numbers: Int32Array) -> Int64Array:
+    """Return the distinct numbers from 0 up in an array, ascending; -1 means no number.
+
+    The numbers are those of members or losses, so they can be counted in one pass. A sort, as in
+    `np.unique`, takes several passes, and many calls for a small group.
+    """
+    counts = np.bincount(numbers + 1)
+    return counts[1:].nonzero()[0]
+
+
+def distinct(keys: KeyArray) -> KeyArray:
+    """Return sorted keys without repeats."""
+    fresh = np.ones(keys.size, dtype=np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
+    return keys[fresh]
+
+
+def _membership(
+    wanted: KeyArray, among: KeyArray, positions: npt.NDArray[np.intp] | None = None
+) -> BoolArray:
+    """Return which of the ascending `wanted` keys are in the ascending `among`."""
+    if not among.size:
+        return np.zeros(wanted.size, dtype=np.bool_)
+    if positions is None:
+        positions = among.searchsorted(wanted)
+    found: BoolArray = among[np.minimum(positions, among.size - 1)] == wanted
+    return found
+
+
+def _few_of(left: ResourceSet, right: ResourceSet) -> tuple[list[int], list[int]] | None:
+    """Return the indices of two sets with few indices of one name, the same; else None."""
+    mine, theirs, names = left.flat_indices, right.flat_indices, left.names
+    if mine.size + theirs.size > FEW or len(names) != 1 or names != right.names:
+        return None
+    return mine.tolist(), theirs.tolist()
+
+
+def _keys(one: ResourceSet, number_of: Mapping[str, int]) -> KeyArray:
+    """Return the ascending key of each resource, by the numbers of names."""
+    if len(number_of) <= 1:
+        return one.flat_indices
+    numbers = np.array([number_of[name] for name in one.names], dtype=np.int64)
+    bases = (numbers << _INDEX_BITS) - _INT32_MIN
+    starts = one.starts
+    made: Int64Array = bases.repeat(starts[1:] - starts[:-1])
+    made += one.flat_indices
+    return made
+
+
+def _common_keys(
+    left: ResourceSet, right: ResourceSet
+) -> tuple[tuple[str, ...], KeyArray, KeyArray]:
+    """Return the names of two sets together, ascending, and the keys of both."""
+    names = left.names if left.names == right.names else tuple(sorted({*left.names, *right.names}))
+    if len(names) <= 1:
+        return names, left.flat_indices, right.flat_indices
+    number_of = {name: number for number, name in enumerate(names)}
+    return names, _keys(left, number_of), _keys(right, number_of)
+
+
+@lru_cache(maxsize=1_024)
+def _starts_of_one(size: int) -> Int64Array:
+    """Return the starts that all sets with one name and this size share."""
+    return np.array([0, size], dtype=np.int64)
 
 
 def _from_keys(names: tuple[str, ...], keys: KeyArray) -> ResourceSet:
     if len(names) <= 1:
         return _of_one_name(names, keys.astype(np.int32, copy=False))
-    bounds = keys.searchsorted(np.arange(len(names) + 1, dtype=np.int64) << ascending.INDEX_BITS)
-    indices = ((keys & ((1 << ascending.INDEX_BITS) - 1)) + ascending.INT32_MIN).astype(np.int32)
+    bounds = keys.searchsorted(np.arange(len(names) + 1, dtype=np.int64) << _INDEX_BITS)
+    indices = ((keys & ((1 << _INDEX_BITS) - 1)) + _INT32_MIN).astype(np.int32)
     return _of_counts(names, bounds[1:] - bounds[:-1], indices)
 
 
 def _of_one_name(names: tuple[str, ...], indices: Int32Array) -> ResourceSet:
     if not indices.size:
         return EMPTY
-    return ResourceSet.from_flat(names, ascending.starts_of_one(indices.size), indices)
+    return ResourceSet.from_flat(names, _starts_of_one(indices.size), indices)
 
 
 def _of_counts(names: tuple[str, ...], counts: Int64Array, indices: Int32Array) -> ResourceSet:

@@ -31,17 +31,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
     from coopgroup.core.policies.state import PolicyState
 
-__all__ = [
-    "LAG_STEPS",
-    "BalanceRule",
-    "LagStep",
-    "count_looks",
-    "is_at_rest",
-    "lag_loads",
-    "overloaded",
-    "speeds",
-]
-
 _SPEED_MAX: Final = 10.0  # in multiples of the mean; bounds the trust in a brief measurement
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray, Int32Array
     from coopgroup.core.policies.state import PolicyState
 
-__all__ = ["Offer", "Policy", "RoundContext", "StagedRound"]
-
 
 @frozen(kw_only=True)
 class RoundContext:

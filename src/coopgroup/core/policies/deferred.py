@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from coopgroup.core.policies.options import check_option
+from coopgroup.core.model.options import check_option
 from coopgroup.core.policies.waiting.rounds import Delays, offer_round, stage_round
 from coopgroup.core.policies.warming.option import Warmup, read_warmup
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model import GroupSnapshot
     from coopgroup.core.model.resource_set import Int32Array
     from coopgroup.core.policies.base import Offer, RoundContext, StagedRound
-
-__all__ = ["DeferredPolicy"]
 
 
 def _checked(policy: DeferredPolicy, attribute: Attribute[int], value: int) -> None:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import Int32Array
     from coopgroup.core.policies.base import RoundContext
 
-__all__ = ["EagerPolicy"]
-
 
 @frozen(kw_only=True)
 class EagerPolicy:

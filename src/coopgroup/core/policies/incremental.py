@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import field, frozen
 
+from coopgroup.core.model.options import check_option
 from coopgroup.core.policies.balance import BalanceRule
-from coopgroup.core.policies.options import check_option
 from coopgroup.core.policies.waiting.rounds import Delays, Ration, offer_round, stage_round
 from coopgroup.core.policies.warming.option import Warmup, read_warmup
 from coopgroup.errors import ConfigurationError
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model import GroupSnapshot
     from coopgroup.core.model.resource_set import Int32Array
     from coopgroup.core.policies.base import Offer, RoundContext, StagedRound
-
-__all__ = ["IncrementalPolicy"]
 
 _DEFAULT_RATION: Final = Ration(moves_max=10, interval_ms=1_000)
 _COOLDOWN_INTERVALS: Final = 10

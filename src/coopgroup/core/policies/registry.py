@@ -11,8 +11,6 @@ from coopgroup.core.policies.eager import EagerPolicy
 from coopgroup.core.policies.incremental import IncrementalPolicy
 from coopgroup.core.policies.simple import SimplePolicy
 
-__all__ = ["choose_policy", "create_policy", "policy_names", "register_policy"]
-
 _POLICIES: Final = NamedFactories[Policy](
     "policy",
     {

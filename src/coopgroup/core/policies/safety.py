@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray, Int32Array
     from coopgroup.core.policies.warming.option import Warmup
 
-__all__ = ["check_target", "violations"]
-
 _TIMEOUT_MS_MAX: Final = 2**31 - 1
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray, Int32Array
     from coopgroup.core.policies.base import RoundContext
 
-__all__ = ["SimplePolicy"]
-
 
 @frozen(kw_only=True, eq=False)
 class _Facts:

@@ -20,21 +20,6 @@ from coopgroup.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "NO_CLAIMS",
-    "NO_HOLDINGS",
-    "NO_WARMUPS",
-    "Claims",
-    "Given",
-    "Holdings",
-    "Loss",
-    "PolicyState",
-    "Revoked",
-    "RunningWarmups",
-    "state_from_json",
-    "state_to_json",
-]
-
 _STATE_VERSION: Final = 4
 _GENERATION_MAX: Final = 2**31 - 1
 _TIME_MS_MAX: Final = 2**63 - 1

@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from coopgroup.core.policies.base import RoundContext
     from coopgroup.core.policies.state import PolicyState
 
-__all__ = [
-    "member_numbers",
-    "offered_owner",
-    "returned_numbers",
-    "rightful_resources",
-    "stopping_claims",
-    "with_holders_rights",
-]
-
 
 def stopping_claims(group: GroupSnapshot, context: RoundContext) -> BoolArray:
     """Return the claims that an earlier round of this leader revoked: bool (K,)."""

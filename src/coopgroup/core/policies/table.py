@@ -15,8 +15,6 @@ from attrs import frozen
 if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray
 
-__all__ = ["DecisionTable", "Row", "_0", "_1", "__"]
-
 _0: Final = False
 _1: Final = True
 __: Final = None

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray, Int32Array
     from coopgroup.core.policies.base import RoundContext
 
-__all__ = ["Unclaimed", "departed_members", "find_unclaimed", "remember_round"]
-
 
 @frozen(kw_only=True, eq=False)
 class Unclaimed:

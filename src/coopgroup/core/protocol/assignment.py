@@ -26,8 +26,6 @@ from coopgroup.core.protocol.values import ASSIGNMENT_NEWEST, Assignment
 from coopgroup.core.protocol.writer import packed_int32, require_version
 from coopgroup.errors import EncodeError, InvalidValueError, UnsupportedVersionError
 
-__all__ = ["ASSIGNMENT_NEWEST", "decode_assignment", "encode_assignment"]
-
 _OLDEST: Final = 1
 _FIRST_WITH_WARMUPS: Final = 2
 _LIKELY_REST: Final = 2 * INT32.size  # an empty `revoked` and one time-out

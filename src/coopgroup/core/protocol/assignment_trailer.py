@@ -17,15 +17,6 @@ from attrs import frozen
 
 from coopgroup.core.model import ResourceSet
 
-__all__ = [
-    "AssignmentTrailer",
-    "names_digest",
-    "resources_digest",
-    "trailer_of",
-    "with_trailer",
-    "without_trailer",
-]
-
 _MAGIC: Final = b"cgnt"
 _LAYOUT: Final = struct.Struct(f">II{len(_MAGIC)}s")
 _NOT_SAID: Final = 0

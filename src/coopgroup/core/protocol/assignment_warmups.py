@@ -19,8 +19,6 @@ from coopgroup.core.model import NO_LOSS, ResourceSet
 from coopgroup.core.protocol.reader import INT32, ByteReader
 from coopgroup.core.protocol.resource_array import packed_resources, read_resources
 
-__all__ = ["WarmupBytes", "find_warmups", "packed_warmups", "read_warmups"]
-
 _MAGIC: Final = b"cgwu"
 _END: Final = Struct(f">I{len(_MAGIC)}s")
 _FIELD: Final = "warmups"

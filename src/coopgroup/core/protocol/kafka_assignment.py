@@ -12,13 +12,6 @@ from coopgroup.core.protocol.values import KAFKA_ASSIGNMENT_NEWEST, KafkaAssignm
 from coopgroup.core.protocol.writer import packed_nullable_bytes, require_version
 from coopgroup.errors import DecodeError, UnsupportedVersionError
 
-__all__ = [
-    "KAFKA_ASSIGNMENT_NEWEST",
-    "decode_kafka_assignment",
-    "encode_kafka_assignment",
-    "is_kafka_assignment",
-]
-
 
 def encode_kafka_assignment(
     assignment: KafkaAssignment, version: int = KAFKA_ASSIGNMENT_NEWEST, *, index_min: int = 0

@@ -24,18 +24,6 @@ from coopgroup.errors import (
     TrailingBytesError,
 )
 
-__all__ = [
-    "INT16",
-    "INT32",
-    "INT64",
-    "NAMES_MAX",
-    "NULL",
-    "ByteReader",
-    "decoded_string",
-    "require_count",
-    "require_names",
-]
-
 INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
 INT64: Final = Struct(">q")

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar, final
 
-__all__ = ["RecentlyRead"]
-
 T = TypeVar("T")
 
 

@@ -30,15 +30,6 @@ from coopgroup.core.protocol.recent import RecentlyRead
 from coopgroup.core.protocol.writer import all_utf8
 from coopgroup.errors import BufferUnderflowError, EncodeError, InvalidValueError
 
-__all__ = [
-    "packed_nullable_resources",
-    "packed_recent_resources",
-    "packed_resources",
-    "read_nullable_resources",
-    "read_recent_resources",
-    "read_resources",
-]
-
 _INDEX_BYTES: Final = 4
 _NAME_LENGTH_BYTES: Final = 2
 _COUNT_BYTES: Final = 4

@@ -14,21 +14,13 @@ from typing import Final
 
 from attrs import frozen
 
-from coopgroup.core.model.absent import NO_GENERATION
+from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.resource_set import EMPTY, ResourceSet
-from coopgroup.core.protocol.client_signature import without_signature
+from coopgroup.core.protocol.kafka_protocols import without_signature
 from coopgroup.core.protocol.reader import ByteReader
 from coopgroup.core.protocol.resource_array import packed_resources, read_resources
 from coopgroup.core.protocol.writer import packed_int32
 from coopgroup.errors import DecodeError
-
-__all__ = [
-    "StickyUserData",
-    "decode_cooperative_generation",
-    "decode_sticky_user_data",
-    "encode_cooperative_generation",
-    "encode_sticky_user_data",
-]
 
 _GENERATION_BYTES: Final = 4
 

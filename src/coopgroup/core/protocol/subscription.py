@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coopgroup.core.model.absent import NO_GENERATION
+from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.resource_set import EMPTY, ResourceSet
 from coopgroup.core.protocol.reader import INT16, INT32, NULL, ByteReader
 from coopgroup.core.protocol.recent import RecentlyRead
@@ -34,14 +34,6 @@ from coopgroup.core.protocol.writer import (
     require_version,
 )
 from coopgroup.errors import InvalidCountError, UnsupportedVersionError
-
-__all__ = [
-    "SUBSCRIPTION_BYTES_MAX",
-    "SUBSCRIPTION_NEWEST",
-    "decode_subscription",
-    "encode_subscription",
-    "read_subscription",
-]
 
 SUBSCRIPTION_BYTES_MAX: Final = 5 * 2**20
 """Four bytes for each of a million partitions, and 1 MiB for the rest.

@@ -22,8 +22,6 @@ from coopgroup.core.protocol.values import UserData
 from coopgroup.core.protocol.writer import packed_int32, packed_int64, packed_nullable_string
 from coopgroup.errors import EncodeError, InvalidValueError, UnsupportedVersionError
 
-__all__ = ["MAGIC", "USER_DATA_NEWEST", "decode_user_data", "encode_user_data"]
-
 # As StickyAssignor's first field (a count) or as a generation these bytes are 1,668,773,220.
 MAGIC: Final = b"cwud"
 USER_DATA_NEWEST: Final = 7

@@ -11,20 +11,8 @@ from typing import Final, final
 
 from attrs import field, frozen
 
-from coopgroup.core.model.absent import NO_GENERATION
+from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.resource_set import EMPTY, ResourceSet
-
-__all__ = [
-    "ASSIGNMENT_NEWEST",
-    "KAFKA_ASSIGNMENT_NEWEST",
-    "SUBSCRIPTION_NEWEST",
-    "Assignment",
-    "KafkaAssignment",
-    "Subscription",
-    "TopicNames",
-    "UserData",
-    "ascending_distinct",
-]
 
 SUBSCRIPTION_NEWEST: Final = 3
 ASSIGNMENT_NEWEST: Final = 2

@@ -14,17 +14,6 @@ from typing import Final
 from coopgroup.core.protocol.reader import INT16, INT32, INT64, NULL
 from coopgroup.errors import EncodeError
 
-__all__ = [
-    "all_utf8",
-    "packed_int32",
-    "packed_int64",
-    "packed_nullable_bytes",
-    "packed_nullable_string",
-    "packed_string",
-    "packed_strings",
-    "require_version",
-]
-
 _STRING_BYTES_MAX: Final = 2**15 - 1
 
 

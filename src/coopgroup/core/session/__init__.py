@@ -52,10 +52,16 @@ from coopgroup.core.session.deciding import (
     lead_round,
     one_line,
 )
-from coopgroup.core.session.measuring import smoothed_rate, with_rate
 from coopgroup.core.session.overdue import overdue_claims
 from coopgroup.core.session.own_rounds import LookOver, SeenTopics
-from coopgroup.core.session.state import LagWatch, OwedRound, Session, new_session
+from coopgroup.core.session.state import (
+    LagWatch,
+    OwedRound,
+    Session,
+    new_session,
+    smoothed_rate,
+    with_rate,
+)
 from coopgroup.core.session.stepping import (
     SessionEffect,
     SessionEvent,

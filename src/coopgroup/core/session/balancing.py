@@ -13,12 +13,13 @@ has stopped leading.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 from attrs import frozen
 
+from coopgroup.core.leader.decision import read_only
 from coopgroup.core.member import MemberState
 from coopgroup.core.member.effects import Report
 from coopgroup.core.member.events import RejoinRequested, Woken
@@ -36,8 +37,6 @@ from coopgroup.core.telemetry.records import BalanceRequested
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
     from coopgroup.core.assignors.base import Assignor
     from coopgroup.core.leader import Lags, RoundDecision
     from coopgroup.core.model import GroupSnapshot, ResourceSet
@@ -45,19 +44,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray, Int64Array
     from coopgroup.core.policies.base import Policy, RoundContext
     from coopgroup.core.session.state import Session
-
-__all__ = [
-    "CheckLags",
-    "LagsChecked",
-    "check_lags",
-    "due_check",
-    "look_deadline_ms",
-    "next_watch",
-    "watch_of",
-    "with_result",
-]
-
-_Scalar = TypeVar("_Scalar", bound="np.generic")
 
 
 @frozen(kw_only=True, eq=False)
@@ -114,7 +100,7 @@ def watch_of(
     warmup = warmup_of(policy)
     return LagWatch(
         rule=rule,
-        group=group.view(owner=_read_only(assigned.copy()), assignable=group.assignable),
+        group=group.view(owner=read_only(assigned.copy()), assignable=group.assignable),
         asked=context.balance,
         moved=not np.array_equal(group.owner, assigned),
         co_partition=() if warmup is None else warmup.co_partition,
@@ -159,13 +145,13 @@ def check_lags(duty: CheckLags, lags: Lags | None, *, assignor: Assignor) -> Lag
     if lags is None:
         return LagsChecked(number=duty.number, looks=watch.looks, lags=watch.lags)
     group, rule = watch.group, watch.rule
-    figures = _read_only(lags.aligned(group.resources))
+    figures = read_only(lags.aligned(group.resources))
     loads = lag_loads(group, group.owner, figures)
     looks = count_looks(rule, group.member_ids, loads, watch.looks)
     overloaded = [member for member, count in looks if count >= rule.looks]
     arrivals = lags.aligned_arrivals(group.resources)
     if arrivals is not None:
-        group = attrs.evolve(group, arrivals_per_s=_read_only(arrivals))
+        group = attrs.evolve(group, arrivals_per_s=read_only(arrivals))
     # A short peak between two checks would be gone by the time of the round.
     lasting = figures if watch.lags is None else np.minimum(figures, watch.lags)
     moves = _moves_of(watch, group, lasting, assignor) if overloaded else None
@@ -179,9 +165,9 @@ def _moves_of(
     """Return the resources that would move now; those that belong together move together."""
     bundles = bundles_of(group, watch.co_partition) if watch.co_partition else None
     if bundles is None:
-        return _worthwhile_moves(group, watch.rule, _read_only(lags), assignor)
+        return _worthwhile_moves(group, watch.rule, read_only(lags), assignor)
     summed = bundles.sum_of(lags).astype(np.int64)
-    moves = _worthwhile_moves(bundles.group, watch.rule, _read_only(summed), assignor)
+    moves = _worthwhile_moves(bundles.group, watch.rule, read_only(summed), assignor)
     return None if moves is None else moves[bundles.bundle_of]
 
 
@@ -212,11 +198,6 @@ def _request(
         mean_lag=round(float(loads.mean())),
         resources=group.resources.take(moves),
     )
-
-
-def _read_only(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
-    array.flags.writeable = False
-    return array
 
 
 def look_deadline_ms(session: Session) -> int | None:

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from coopgroup.core.protocol.kafka_protocols import KafkaProtocol
     from coopgroup.core.session.state import LagWatch
 
-__all__ = ["DecideRound", "RebalanceLags", "RoundDecided", "lead_round", "one_line"]
-
 
 @frozen(kw_only=True)
 class DecideRound:

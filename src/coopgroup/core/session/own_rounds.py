@@ -30,20 +30,6 @@ if TYPE_CHECKING:
     from coopgroup.core.policies.base import Policy
     from coopgroup.core.session.state import OwedRound, Session
 
-__all__ = [
-    "LookOver",
-    "SeenTopics",
-    "due_round",
-    "join_answer_of",
-    "leads_undecided",
-    "look_over",
-    "own_round_stands",
-    "policy_deadline_ms",
-    "retry_at_ms",
-    "retry_deadline_ms",
-    "with_answer",
-]
-
 # Delay after a round that moved nothing: long enough not to spin, short enough not to be an outage.
 # The delay doubles with each failure, because each try is a rebalance of the whole group.
 _RETRY_AFTER_MS: Final = 1_000

@@ -5,11 +5,14 @@ This file defines values. `stepping` moves a session.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Final
 
+import attrs
 from attrs import frozen
 
 from coopgroup.core.member import Member, new_member
+from coopgroup.core.model.replacing import replaced
 
 if TYPE_CHECKING:
     from coopgroup.core.member import KeptIdentity, MemberConfig
@@ -18,8 +21,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import Int64Array
     from coopgroup.core.policies.balance import BalanceRule
     from coopgroup.core.policies.state import PolicyState
-
-__all__ = ["LagWatch", "OwedRound", "Session", "new_session"]
 
 
 @frozen(kw_only=True)
@@ -131,3 +132,36 @@ def new_session(
         at_ms = now_ms + next_round_in_ms
         owed = OwedRound(member_id=kept.member_id, generation=kept.generation, at_ms=at_ms)
     return Session(member=member, leads_as=(kept.member_id, kept.generation), owed=owed)
+
+
+# --- measurements of the application, which the member reports to the leader ----------------------
+
+
+_SMOOTHED_OVER_S: Final = 10.0
+
+
+def smoothed_rate(before: float | None, rate_per_s: float, seconds: float) -> float:
+    """Return the rate after another interval of work, as a mean with decaying weights.
+
+    Args:
+        before: rate before the interval, None if unknown.
+        rate_per_s: records per second in the interval.
+        seconds: its length; the earlier rate keeps a weight of exp(-seconds / 10).
+    """
+    if before is None:
+        return rate_per_s
+    return before - math.expm1(-seconds / _SMOOTHED_OVER_S) * (rate_per_s - before)
+
+
+def with_rate(session: Session, rate_per_s: float | None) -> Session:
+    """Return the session with the rate for its next join.
+
+    Args:
+        session: in any state; nothing else changes.
+        rate_per_s: records that the application processes in a second of work, None if unknown.
+    """
+    member = session.member
+    if member.next_join.consumption_rate_per_s == rate_per_s:
+        return session
+    next_join = attrs.evolve(member.next_join, consumption_rate_per_s=rate_per_s)
+    return replaced(session, member=replaced(member, next_join=next_join))

@@ -37,7 +37,7 @@ from coopgroup.core.member.effects import (
 from coopgroup.core.member.effects import Effect as MemberEffect
 from coopgroup.core.member.events import Event as MemberEvent
 from coopgroup.core.member.turn import Turn
-from coopgroup.core.model.absent import NO_GENERATION
+from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.base import RoundContext
 from coopgroup.core.session.balancing import (
@@ -64,17 +64,6 @@ from coopgroup.core.session.state import Session
 
 if TYPE_CHECKING:
     from coopgroup.core.member import Member
-
-__all__ = [
-    "SessionEffect",
-    "SessionEvent",
-    "backing_off",
-    "fail",
-    "next_round_in_ms",
-    "session_deadline_ms",
-    "step",
-]
-
 
 # The event that leads from each waiting state to a state in which a member can fail.
 _BEFORE_FAILURE: Final = types.MappingProxyType(

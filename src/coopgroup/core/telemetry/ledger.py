@@ -572,7 +572,9 @@ def _absent(
         for named in (record.granted, record.created, record.lost, record.waiting):
             places = resources.positions(named).astype(np.int64)
             places = places[places >= 0]
-            came(places[~is_there[places]], at_ms)
+            places = places[~is_there[places]]
+            if places.size:
+                came(places, at_ms)
         places = resources.positions(record.gone)
         places = places[places >= 0]
         since_ms[places[is_there[places]]] = at_ms

@@ -3,6 +3,12 @@
 Grants, revocations and losses arrive on the group's thread. The application's thread handles them
 in the order of their arrival. A loss voids all notices that were queued before it, except those of
 warm-ups: their state is local.
+
+`GroupErrors` reports errors of the group's own connections to the application's `error_cb`.
+librdkafka is not a member of the group, so it does not see these errors. They are reported with
+librdkafka's codes: a coordinator that does not answer is `_TRANSPORT`, a refused login is
+`_AUTHENTICATION`. Refusals that belong to a rebalance are not errors: the member handles them.
+`error_cb` runs on the application's thread, in `poll`, as with librdkafka.
 """
 
 from __future__ import annotations
@@ -11,10 +17,12 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import Factory, define, field
+from confluent_kafka import KafkaError
 
+from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.effects import (
     STALLED,
     BeginWarmups,
@@ -24,11 +32,10 @@ from coopgroup.core.member.effects import (
 )
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
+from coopgroup.telemetry import Record, RequestRefused
 
 if TYPE_CHECKING:
     from coopgroup.kafka.membership.ports import Notice
-
-__all__ = ["ApplicationInbox"]
 
 
 @define(eq=False)
@@ -125,3 +132,34 @@ class ApplicationInbox:
 
     def _keep(self, *kinds: type) -> None:
         self._notices = deque(one for one in self._notices if isinstance(one, kinds))
+
+
+_CODES: Final = {
+    ErrorCode.NO_ANSWER.name: KafkaError._TRANSPORT,
+    ErrorCode.UNAUTHENTICATED.name: KafkaError._AUTHENTICATION,
+    ErrorCode.UNSUPPORTED_BY_BROKER.name: KafkaError._UNSUPPORTED_FEATURE,
+}
+# librdkafka suppresses a repeated error for the same time.
+_AGAIN_S: Final = 30.0
+
+
+@define(eq=False)
+class GroupErrors:
+    """Reports the errors of one consumer's group."""
+
+    error_cb: Callable[[KafkaError], Any]
+    inbox: ApplicationInbox
+    _told_at_s: dict[str, float] = field(factory=dict, init=False)
+
+    def hear(self, record: Record) -> None:
+        """Report a refused request, on the group's thread; ignore all other records."""
+        if not isinstance(record, RequestRefused):
+            return
+        code = _CODES.get(record.error)
+        now = now_s()
+        if code is None or now < self._told_at_s.get(record.error, -math.inf) + _AGAIN_S:
+            return
+        self._told_at_s[record.error] = now
+        words = f"GroupCoordinator: {record.request} failed: {record.error} ({record.action})"
+        error_cb, error = self.error_cb, KafkaError(code, words)
+        self.inbox.call_soon(lambda: error_cb(error))

@@ -26,8 +26,6 @@ from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.partitions import first_offset, to_partitions
 from coopgroup.worker import Worker
 
-__all__ = ["ConsumerWork"]
-
 # Minimum time between two samples, and between two look-ups of log ends.
 _SAMPLE_S: Final = 0.5
 _ENDS_S: Final = 15.0

@@ -22,14 +22,12 @@ from coopgroup.core.member.events import Woken
 from coopgroup.core.member.parts import Warmups
 from coopgroup.core.member.transitions import AT_WORK, SETTLED, MemberState
 from coopgroup.core.model import EMPTY, ResourceSet
-from coopgroup.core.model.claims import NO_GENERATION
+from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.health.progress import PartitionSample, Progress
 from coopgroup.kafka.health.value import GroupLoad, Health, StuckPartition
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.records.commit_meter import CommitMeter
-
-__all__ = ["MemberProbe", "WorkProbe", "WorkSample"]
 
 _FAILED_WITHOUT_WORDS = "the group refused this member"
 

@@ -13,8 +13,6 @@ from attrs import define, field, frozen
 
 from coopgroup.kafka.health.value import StuckPartition
 
-__all__ = ["PartitionSample", "Progress"]
-
 
 @frozen(kw_only=True)
 class PartitionSample:

@@ -20,8 +20,6 @@ from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.errors import ConfigurationError
 from coopgroup.telemetry import ClaimRefused
 
-__all__ = ["DEFAULT_LIMITS", "GroupLoad", "Health", "HealthLimits", "StuckPartition"]
-
 # A revocation that exceeds `max.poll.interval.ms` is lost, so its limit comes earlier.
 _REVOCATION_SHARE: Final = 0.75
 _REBALANCE_INTERVALS: Final = 2.0

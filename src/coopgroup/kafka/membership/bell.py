@@ -24,7 +24,7 @@ from attrs import define, field, frozen
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.effects import Lane
 from coopgroup.core.model.group_api import Coordinator
-from coopgroup.kafka.membership.ports import Transport
+from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.topics import (
     TOPIC_REFUSALS,
     EndAnswer,
@@ -36,9 +36,7 @@ from coopgroup.kafka.rpc.topics import (
     ProduceAnswer,
     RingsAnswer,
 )
-from coopgroup.kafka.rpc.transport import AnyLane, TopicLane, TransportFailure
-
-__all__ = ["TopicBell"]
+from coopgroup.kafka.rpc.transport import AnyLane, GroupTransport, TopicLane
 
 _LISTEN_MS: Final = 30_000
 _FIRST_PAUSE_S: Final = 0.2
@@ -71,7 +69,7 @@ class TopicBell:
         timeout_ms: time limit of a request; the broker may hold a Fetch for longer.
     """
 
-    transport: Transport
+    transport: GroupTransport
     topic: str
     group_id: str
     heard: Callable[[], None]

@@ -7,6 +7,13 @@ carries out its effects in order, and sleeps until the next event or deadline.
 
 No exception ends the thread. An error in the member's own step fails the member, and the
 application gets the error. Any other error (of a log, of the transport) is logged.
+
+`LateThread` warns when the group's thread ran too late to send its heartbeats in time. Python runs
+one thread at a time. A C call that keeps the global interpreter lock (GIL) stops the group's
+thread. A stopped process or an overloaded machine has the same effect. librdkafka sends its
+heartbeats from threads that need no GIL; this package does not. If the delay exceeds
+`session.timeout.ms`, the coordinator drops the member. The lease still holds: the member hands out
+no record of a partition that another member may own.
 """
 
 from __future__ import annotations
@@ -18,11 +25,15 @@ import random
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import ExitStack
+from typing import Any, Final
 
 import attrs
 from attrs import define, field
 
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.assignors.sticky.assignor import StickyAssignor
+from coopgroup.core.leader import RoundRequest, read_members
 from coopgroup.core.member import ErrorCode, KeptIdentity, Member, MemberState
 from coopgroup.core.member.effects import (
     BeginWarmups,
@@ -57,6 +68,8 @@ from coopgroup.core.model.group_api import (
     GroupRequest,
     JoinedMember,
 )
+from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.simple import SimplePolicy
 from coopgroup.core.session import (
     CheckLags,
     DecideRound,
@@ -76,34 +89,73 @@ from coopgroup.core.session import (
 )
 from coopgroup.errors import LocalProtocolError
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
-from coopgroup.kafka.clock import now_ms, now_s
+from coopgroup.kafka.clock import now_ms, now_s, pause
 from coopgroup.kafka.config.settings import ConsumerSettings
+from coopgroup.kafka.membership.bell import TopicBell
 from coopgroup.kafka.membership.group_events import GroupEvents, outcome_event
 from coopgroup.kafka.membership.group_metadata import Fence
-from coopgroup.kafka.membership.lag_watching import LagWatcher
-from coopgroup.kafka.membership.late_thread import LateThread
-from coopgroup.kafka.membership.leading import RoundLeader, read_members
+from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
+from coopgroup.kafka.membership.leading import LagWatcher, RoundLeader
+from coopgroup.kafka.membership.ports import Application, RoundLookup, Watcher
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
-from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
+from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.telemetry import ClaimRefused, Record
 from coopgroup.worker import Worker, require_threads
 
-if TYPE_CHECKING:
-    from coopgroup.core.assignors.base import Assignor
-    from coopgroup.core.leader import RoundRequest
-    from coopgroup.core.policies.base import Policy
-    from coopgroup.kafka.membership.identity import IdentitySlot
-    from coopgroup.kafka.membership.ports import Application, Bell, RoundLookup, Watcher
+_SHARE_OF_SESSION: Final = 0.25
+_LATE_S_MIN: Final = 0.5
+_QUIET_S: Final = 60.0
+_CAUSE: Final = "a C call held the GIL, the process was stopped, or the machine is overloaded"
+_LATE: Final = f"heartbeats were late, for {_CAUSE}"
+_TOO_LATE: Final = f"the coordinator may have dropped the member, for {_CAUSE}"
 
-__all__ = ["GroupDriver"]
+
+@define(eq=False)
+class LateThread:
+    """Measures the delays of one thread, and warns at most once a minute for each kind of delay.
+
+    Attributes:
+        looked_at_s: when the thread ran last.
+    """
+
+    session_timeout_ms: int
+    warn: Callable[..., None]
+    looked_at_s: float = field(default=0.0, init=False)
+    # Keyed by whether the session may have ended: end of the quiet time, and warnings left out in
+    # it.
+    _quiet_until_s: dict[bool, float] = field(factory=dict, init=False)
+    _left_out: dict[bool, int] = field(factory=dict, init=False)
+
+    def look(self, due_s: float) -> None:
+        """Warn if the thread runs now and was due much earlier."""
+        at_s = self.looked_at_s = now_s()
+        late_s = at_s - due_s
+        session_s = self.session_timeout_ms / 1000
+        if late_s < max(_LATE_S_MIN, session_s * _SHARE_OF_SESSION):
+            return
+        may_have_ended = late_s >= session_s
+        if at_s < self._quiet_until_s.get(may_have_ended, at_s):
+            self._left_out[may_have_ended] = self._left_out.get(may_have_ended, 0) + 1
+            return
+        self._quiet_until_s[may_have_ended] = at_s + _QUIET_S
+        late_ms, session_ms = round(late_s * 1000), self.session_timeout_ms
+        why = _TOO_LATE if may_have_ended else _LATE
+        more = self._left_out.pop(may_have_ended, 0)
+        self.warn(
+            "group_thread_late", late_ms=late_ms, session_ms=session_ms, why=why, left_out=more
+        )
+
 
 # Retries are delayed by a random share of the first back-off, up to this limit. A group that lost
 # its coordinator would otherwise return in lockstep.
 _JITTER_SHARE: Final = 0.5
 _STOP_TIMEOUT_MS: Final = 2_000
+_LEAVE_TIMEOUT_S: Final = 5.0
+_LEAVE_STEP_S: Final = 0.01
 # A broker that does not answer must not delay `close` for long.
 _RING_TIMEOUT_S: Final = 0.5
 # A full disk must not prevent the interpreter from ending.
@@ -173,7 +225,7 @@ class GroupDriver:
     on_bell: Callable[[], None] = field(default=lambda: None, init=False)
     leader: RoundLeader = field(init=False)
     transport: GroupTransport = field(init=False)
-    _bell: Bell | None = field(init=False)
+    _bell: TopicBell | None = field(init=False)
     _lag_watcher: LagWatcher = field(init=False)
     late: LateThread = field(init=False)
     _session: Session = field(init=False)
@@ -207,8 +259,8 @@ class GroupDriver:
             timeout_ms=self.settings.member.request_timeout_ms, warn=self.sink.warn_of
         )
         self.leader = RoundLeader(
-            assignor=self.assignor,
-            policy=self.policy,
+            assignor=StickyAssignor() if self.assignor is None else self.assignor,
+            policy=SimplePolicy() if self.policy is None else self.policy,
             lookup=self.lookup,
             timeout_ms=self.settings.leader_timeout_ms,
             post=self.post,
@@ -221,12 +273,10 @@ class GroupDriver:
             self.leader.seen = slot.seen
         self._worker = Worker(f"coopgroup-{self.settings.member.group_id}")
 
-    def _new_bell(self) -> Bell | None:
+    def _new_bell(self) -> TopicBell | None:
         topic = self.settings.bell_topic
         if topic is None:
             return None
-        from coopgroup.kafka.membership.bell import TopicBell  # noqa: PLC0415 - slow to import
-
         return TopicBell(
             transport=self.transport,
             topic=topic,
@@ -290,6 +340,18 @@ class GroupDriver:
         """Make the member leave; `for_good` ends the membership even if a `slot` keeps it."""
         self.post(LeaveRequested(reason=reason, for_good=for_good))
 
+    @property
+    def has_left(self) -> bool:
+        """Return whether the member is outside its group, by its own request or by an error."""
+        return self.member.state in {MemberState.UNSUBSCRIBED, MemberState.FAILED}
+
+    def wait_left(self) -> bool:
+        """Wait until the member has left its group, for a bounded time; return whether it has."""
+        deadline_s = now_s() + _LEAVE_TIMEOUT_S
+        while not self.has_left and now_s() < deadline_s:
+            pause(_LEAVE_STEP_S)
+        return self.has_left
+
     def remind(self, at_s: float) -> None:
         """Wake the application at this time instead of the earlier time; infinite for never."""
         if at_s != self._remind_at_s:
@@ -334,7 +396,6 @@ class GroupDriver:
     # --- the group's thread ----------------------------------------------------------------------
 
     def _run(self) -> None:
-        self.leader.load_soon()
         while (event := self.take(self.pause_s())) is not None:
             self.turn(event)
         self.is_running = False
@@ -557,3 +618,26 @@ def _lease_until_s(member: Member) -> float:
     if not member.owned:
         return math.inf
     return member.hold_until_ms / 1000
+
+
+def open_sink_and_slot(
+    settings: ConsumerSettings, opened: ExitStack
+) -> tuple[TelemetrySink, IdentitySlot | None]:
+    """Open the telemetry and an identity slot, if configured; a static member needs no slot.
+
+    Raises:
+        ConfigurationError: the telemetry file or the state directory cannot be written.
+    """
+    member = settings.member
+    sink = TelemetrySink(
+        member.group_id,
+        settings.telemetry_file,
+        settings.telemetry_listener,
+        settings.telemetry_limits,
+    )
+    opened.callback(sink.close)
+    if settings.state_dir is None or member.instance_id is not None:
+        return sink, None
+    slot = take_slot(settings.state_dir, member.group_id, sink.warn)
+    opened.callback(slot.release)
+    return sink, slot

@@ -18,9 +18,7 @@ from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.events import Answered, BellRang, RequestFailed, Woken
 from coopgroup.core.model.group_api import Answer
 from coopgroup.core.session import RoundDecided, SessionEvent
-from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
-
-__all__ = ["CODE_OF_FAILURE", "GroupEvents", "outcome_event"]
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 
 _OVERTAKING: Final = (Answered, RequestFailed, RoundDecided, BellRang)
 CODE_OF_FAILURE: Final = {

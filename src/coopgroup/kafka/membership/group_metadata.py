@@ -22,9 +22,7 @@ from typing import Final
 from attrs import frozen
 
 from coopgroup.core.member import Member, MemberConfig
-from coopgroup.core.model.absent import NO_GENERATION
-
-__all__ = ["Fence", "encode_group_metadata"]
+from coopgroup.core.model.group import NO_GENERATION
 
 _MAGIC: Final = b"CGMDv2:"
 

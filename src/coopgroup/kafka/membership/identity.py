@@ -51,8 +51,6 @@ from coopgroup.core.session import SeenTopics
 from coopgroup.errors import ConfigurationError
 from coopgroup.worker import Worker
 
-__all__ = ["IdentitySlot", "slot_path", "take_slot"]
-
 _KEY: Final = "coopgroup.state.dir"
 _VERSION: Final = 1
 # For an identity with another protocol than coopgroup's, which earlier releases do not know.

@@ -3,87 +3,56 @@
 Rules of this file: a round is always answered. If lags cannot be looked up, the last known lags
 count, else 0. A round moves nothing if its metadata cannot be looked up, if the assignor takes too
 long, or if anything raises. The session starts another round a little later. The time limit covers
- everything from the first decoded byte on.
+everything from the first decoded byte on.
 
 All rounds of a rebalance use the lags of its first round, because lags change all the time. With
 new lags in each round, a lag-aware assignor would choose a new target, take partitions from their
 owners, and so cause one more round. A group that lags by only a few records would rebalance without
 end.
+
+`LagWatcher` checks the lags between rounds, on a separate thread. A check must never cost the group
+anything. It does not run on the group's thread, it is bounded in time, and only one runs at a time.
+It does not call an assignor that is deciding a round. After a failed check, the next one runs at
+its regular time.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 from attrs import define, field
 
+from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.leader import Lags, RoundRequest, TopicMetadata, read_members
 from coopgroup.core.member.events import RejoinRequested
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
+from coopgroup.core.policies.base import Policy
 from coopgroup.core.session import (
+    CheckLags,
     DecideRound,
+    LagsChecked,
     LookOver,
     RebalanceLags,
     RoundDecided,
     SeenTopics,
+    check_lags,
     lead_round,
     one_line,
 )
 from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.membership.ports import RoundLookup
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.worker import URGENT, Job, Worker
 
-if TYPE_CHECKING:
-    from coopgroup.core.assignors.base import Assignor
-    from coopgroup.core.leader import Lags, RoundRequest, TopicMetadata
-    from coopgroup.core.policies.base import Policy
-    from coopgroup.kafka.membership.ports import RoundLookup
-
-__all__ = ["RoundLeader", "read_members"]
-
 _STOP_TIMEOUT_S: Final = 2.0
-# A member that returns has its assignment by then. The import would delay its first record.
-_LOAD_AFTER_S: Final = 0.25
-# The same holds for the client of the look-up.
+# A member that returns has its assignment by then. The client of the look-up would delay its first
+# record.
 _LOOK_AFTER_S: Final = 0.5
-# A child that is forked during an import would wait forever for modules such as NumPy. So a fork
-# waits for the imports of other threads, and then for the one in the background.
-_loading: Final = threading.RLock()
-os.register_at_fork(
-    before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
-)
-
-
-def _end_imports() -> None:
-    """Wait for other threads that import our modules or NumPy, before a fork.
-
-    In the child these threads are gone, and what they import would stay locked forever. A module of
-    somebody else may run a whole program while it is imported, so nobody waits for these.
-    """
-    for name, module in tuple(sys.modules.items()):
-        if name.partition(".")[0] in {"coopgroup", "numpy"}:
-            spec = getattr(module, "__spec__", None)
-            if getattr(spec, "_initializing", False):  # as the import statement itself asks
-                with suppress(Exception):  # the other thread raises it
-                    import_module(name)
-
-
-os.register_at_fork(before=_end_imports)
-
-
-def read_members(members: Sequence[JoinedMember]) -> RoundRequest:
-    """Decode the subscriptions of a group; a member that does not lead imports nothing for it."""
-    from coopgroup.core import leader  # noqa: PLC0415 - only for a leader
-
-    return leader.read_members(members)
 
 
 @define(eq=False)
@@ -105,16 +74,14 @@ class _Round:
 class RoundLeader:
     """Decides rounds for the driver.
 
-    The assignor and the policy may be None for the defaults, which load when the member leads.
-
     Attributes:
         seen: topics of the last round led here, with their partitions at the latest look-up.
         request: the subscriptions of the last round led here; None before.
         turn: held while the assignor runs, because an assignor need not be thread-safe.
     """
 
-    _assignor: Assignor | None
-    _policy: Policy | None
+    assignor: Assignor
+    policy: Policy
     lookup: RoundLookup
     timeout_ms: int
     post: Callable[[RoundDecided | RejoinRequested], None]
@@ -130,38 +97,6 @@ class RoundLeader:
     is_stopped: bool = field(default=False, init=False)
     # guards `seen`
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
-
-    @property
-    def assignor(self) -> Assignor:
-        """The assignor."""
-        if self._assignor is None:
-            from coopgroup.core.assignors.sticky.assignor import StickyAssignor  # noqa: PLC0415 - slow
-
-            self._assignor = StickyAssignor()
-        return self._assignor
-
-    @property
-    def policy(self) -> Policy:
-        """The policy."""
-        if self._policy is None:
-            from coopgroup.core.policies.simple import SimplePolicy  # noqa: PLC0415 - slow to import
-
-            self._policy = SimplePolicy()
-        return self._policy
-
-    def load_soon(self) -> None:
-        """Import, in the background, what only a leader needs: the first round then starts faster.
-
-        A round that comes earlier imports it by itself.
-        """
-        with suppress(RuntimeError):  # no thread is available
-            self._looks.submit(self._load, after_s=_LOAD_AFTER_S)
-
-    def _load(self) -> None:
-        with _loading:
-            from coopgroup.core.leader import lead, lead_kafka_round  # noqa: PLC0415 - slow to import
-
-            _ = lead, lead_kafka_round, self.assignor, self.policy
 
     def start(self, duty: DecideRound) -> None:
         """Decide a round in the background; only the first outcome counts."""
@@ -287,3 +222,57 @@ class RoundLeader:
             known = self._lags.lags is not None
             self.warn("lags_unavailable", error=str(error), last_known=known)
         return self._lags.lags
+
+
+@define(eq=False)
+class LagWatcher:
+    """Checks lags for the driver."""
+
+    leader: RoundLeader
+    post: Callable[[LagsChecked], None]
+    _worker: Worker = field(factory=lambda: Worker("coopgroup-lag-watcher"), init=False)
+    _is_checking: bool = field(default=False, init=False)
+    _fails: bool = field(default=False, init=False)
+
+    def start(self, duty: CheckLags) -> None:
+        """Check in the background, unless the last check is still running."""
+        if self._is_checking:
+            return
+        self._is_checking = True
+        try:
+            self._worker.submit(partial(self._run, duty))
+        except RuntimeError as error:  # no thread is available
+            self._is_checking = False
+            self._warn(one_line(error))
+
+    def stop(self) -> None:
+        """End the running check; call this after the leader's look-ups were closed."""
+        self._worker.close(_STOP_TIMEOUT_S)
+
+    def _run(self, duty: CheckLags) -> None:
+        try:
+            self._check(duty)
+        finally:
+            self._is_checking = False
+
+    def _check(self, duty: CheckLags) -> None:
+        until_s = now_s() + self.leader.timeout_ms / 1000
+        try:
+            lags = self.leader.lookup.lags(duty.resources)
+            if now_s() > until_s or not self.leader.turn.acquire(blocking=False):
+                return
+            try:
+                checked = check_lags(duty, lags, assignor=self.leader.assignor)
+            finally:
+                self.leader.turn.release()
+        except BaseException as error:  # noqa: BLE001 -- SystemExit, too, would go unnoticed
+            self._warn(one_line(error))
+            return
+        self._fails = False
+        if now_s() <= until_s and not self.leader.is_stopped:
+            self.post(checked)
+
+    def _warn(self, reason: str) -> None:
+        if not self._fails:
+            self.leader.warn("lag_check_failed", error=reason)
+        self._fails = True

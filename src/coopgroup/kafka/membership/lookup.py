@@ -12,8 +12,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import numpy as np
 from attrs import define, field
 from confluent_kafka import (
     IsolationLevel,
@@ -22,22 +23,17 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from coopgroup.core.leader import Lags, TopicMetadata
 from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group import Float64Array
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.config.shown_values import shown_configuration
 from coopgroup.kafka.records.offset_lookup import read_offsets
 from coopgroup.kafka.records.partitions import first_offset, is_topic_name
 from coopgroup.kafka.rpc.transport import GroupTransport
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, OffsetSpec
-
-    from coopgroup.core.leader import Lags, TopicMetadata
-    from coopgroup.core.model.group import Float64Array
-
-__all__ = ["ClusterLookup"]
 
 # How long a look-up without an answer may delay `close`.
 _CLOSE_CHECK_S: Final = 0.05
@@ -58,7 +54,7 @@ _ABOUT_TOPIC: Final = frozenset(
     }
 )
 # Look-ups in a row without an answer until the next one gets a new client. librdkafka's client may
-# have lost all brokers, and then it never connects again (`client_watch`). The number doubles with
+# have lost all brokers, and then it never connects again (`fetching`). The number doubles with
 # each new client without an answer: a client that needs long to connect must not be replaced first.
 _FAILURES_MAX: Final = 2
 _PATIENCE_MAX: Final = 64
@@ -217,8 +213,6 @@ class ClusterLookup:
             KafkaException: the cluster did not answer in time.
             TimeoutError: the same.
         """
-        from coopgroup.core.leader import TopicMetadata  # noqa: PLC0415 - only for a leader
-
         wanted = sorted(topic for topic in topics if is_topic_name(topic))
         if not wanted:
             return TopicMetadata(resources=ResourceSet())
@@ -273,8 +267,6 @@ class ClusterLookup:
 
     def _listed(self, wanted: Iterable[str]) -> TopicMetadata:
         """Return the partitions without racks, from an answer that any broker gives."""
-        from coopgroup.core.leader import TopicMetadata  # noqa: PLC0415 - only for a leader
-
         existing = self._existing()
         found = {name: existing[name] for name in wanted if name in existing}
         return TopicMetadata(
@@ -307,11 +299,6 @@ class ClusterLookup:
             KafkaException: the cluster did not answer in time.
             TimeoutError: the same.
         """
-        import numpy as np  # noqa: PLC0415 - only for a leader
-        from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415 - only for a leader
-
-        from coopgroup.core.leader import Lags  # noqa: PLC0415 - only for a leader
-
         committed = self._committed(resources)
         end_offsets = self._offsets(resources, OffsetSpec.latest())
         # Partitions that were read to their end need no more; these are most of them.
@@ -345,8 +332,6 @@ class ClusterLookup:
             KafkaException: the cluster did not answer in time.
             TimeoutError: the same.
         """
-        from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415 - only for a leader
-
         begins = self._offsets(resources, OffsetSpec.earliest())
         ends = self._offsets(resources, OffsetSpec.latest())
         return {one: (begins[one], ends[one]) for one in resources if one in begins and one in ends}
@@ -355,8 +340,6 @@ class ClusterLookup:
         self, resources: ResourceSet, end_offsets: Mapping[tuple[str, int], int]
     ) -> Float64Array | None:
         """Return the records per second that arrive in each: float64 (N,); None if unknown."""
-        import numpy as np  # noqa: PLC0415 - only for a leader
-
         now = now_s()
         with self._lock:
             if self._end_offsets is None:
@@ -375,8 +358,6 @@ class ClusterLookup:
         return np.array([arrivals.get(one, 0.0) for one in resources], dtype=np.float64)
 
     def _client(self) -> AdminClient:
-        from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - only for a leader
-
         with self._lock:
             if self._closed:
                 raise TimeoutError("the look-up was closed")

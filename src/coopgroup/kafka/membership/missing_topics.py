@@ -19,10 +19,9 @@ from coopgroup.core.member.effects import Lane
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
-from coopgroup.kafka.rpc.transport import GroupTransport, TransportFailure
-
-__all__ = ["MissingTopics"]
+from coopgroup.kafka.rpc.transport import GroupTransport
 
 # Error codes of a topic that this member gets no records from.
 _MISSING: Final = frozenset(

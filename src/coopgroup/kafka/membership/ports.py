@@ -6,8 +6,8 @@ group's thread and the leader know only the interfaces.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Iterable
+from typing import Protocol, TypeAlias
 
 from coopgroup.core.leader import Lags, TopicMetadata
 from coopgroup.core.member.effects import (
@@ -19,10 +19,6 @@ from coopgroup.core.member.effects import (
     RevokeResources,
 )
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.model.group_api import Coordinator
-from coopgroup.kafka.rpc.transport import AnyLane
-
-__all__ = ["Application", "Bell", "Notice", "RoundLookup", "Transport"]
 
 Notice: TypeAlias = (
     GrantResources | RevokeResources | LoseResources | BeginWarmups | CancelWarmups | FailMember
@@ -46,22 +42,6 @@ class Application(Protocol):
         ...
 
 
-class Bell(Protocol):
-    """Carries the rings of the group."""
-
-    def start(self) -> None:
-        """Begin to listen."""
-        ...
-
-    def ring(self) -> None:
-        """Tell the other members that a round has begun; called on the group's thread."""
-        ...
-
-    def finish(self, timeout_s: float) -> None:
-        """Wait until the rings so far have reached their broker, or have failed."""
-        ...
-
-
 class RoundLookup(Protocol):
     """The leader's look-ups; each call is bounded in time, and may raise."""
 
@@ -75,26 +55,6 @@ class RoundLookup(Protocol):
 
     def close(self) -> None:
         """Make pending look-ups fail immediately."""
-        ...
-
-
-class Transport(Protocol):
-    """The part of `GroupTransport` that carries requests about topics."""
-
-    def send(
-        self,
-        lane: AnyLane,
-        request: Any,  # noqa: ANN401  (one of several kinds)
-        on_answer: Callable[[Any], None],
-        *,
-        node: Coordinator | None,
-        timeout_ms: int,
-    ) -> None:
-        """Send a request and return; `on_answer` is called exactly once."""
-        ...
-
-    def later(self, delay_s: float, action: Callable[[], None]) -> None:
-        """Run an action on the transport's thread."""
         ...
 
 

@@ -16,17 +16,13 @@ from coopgroup.core.member import MemberState
 from coopgroup.core.member.events import SubscriptionChanged, WarmSetDeclared
 from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.callbacks.listener import GroupListener
-from coopgroup.kafka.callbacks.subscribed import Callbacks
+from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.membership.driver import GroupDriver
-from coopgroup.kafka.membership.leaving import wait_left
 from coopgroup.kafka.membership.watching import TopicWatcher, TopicWish
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
-
-__all__ = ["Subscription", "read_topics"]
 
 _SHOWN_MAX: Final = 100  # characters of a name or pattern shown in an error
 
@@ -90,7 +86,7 @@ class Subscription:
         finally:
             self.driver.leave(reason, for_good=for_good or self._handed_over)
             self._handed_over = False
-            wait_left(self.driver)
+            self.driver.wait_left()
 
     def hand_over(self) -> None:
         """Subscribe to nothing but keep all partitions: the group takes them over in rounds."""
@@ -105,7 +101,7 @@ class Subscription:
         """End an earlier member that has failed or is still leaving."""
         if self.driver.member.state is MemberState.FAILED:
             self.leave("subscribed anew", for_good=False)
-        elif self.driver.member.state is MemberState.LEAVING and not wait_left(self.driver):
+        elif self.driver.member.state is MemberState.LEAVING and not self.driver.wait_left():
             raise kafka_exception(
                 KafkaError._TIMED_OUT, "Failed to set subscription: the group is still being left"
             )

@@ -33,8 +33,6 @@ from coopgroup.kafka.config.file_limits import FileLimits
 from coopgroup.telemetry import Envelope, to_json
 from coopgroup.worker import Worker
 
-__all__ = ["TelemetryFile"]
-
 _MODE: Final = 0o600
 # Links of the system. What they lead to belongs to the supervisor, so it is not rotated.
 _STANDARD: Final = frozenset({"/dev/stdout", "/dev/stderr"})

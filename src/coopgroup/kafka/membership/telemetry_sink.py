@@ -45,12 +45,9 @@ from coopgroup.telemetry import (
 )
 
 if TYPE_CHECKING:
-    from coopgroup.kafka.membership.member_reports import Reporter
-    from coopgroup.kafka.membership.ports import Transport
     from coopgroup.kafka.membership.telemetry_file import TelemetryFile
-    from coopgroup.kafka.membership.telemetry_topic import TelemetryTopic
-
-__all__ = ["TelemetrySink"]
+    from coopgroup.kafka.membership.telemetry_topic import Reporter, TelemetryTopic
+    from coopgroup.kafka.rpc.transport import GroupTransport
 
 _WARNINGS: Final = (
     AssigningMoved,
@@ -95,30 +92,32 @@ class TelemetrySink:
     def __attrs_post_init__(self) -> None:
         if self.file_path is None:
             return
-        from coopgroup.kafka.membership.telemetry_file import TelemetryFile  # noqa: PLC0415 - slow
+        from coopgroup.kafka.membership.telemetry_file import TelemetryFile  # noqa: PLC0415 - an option
 
         try:
             self._file = TelemetryFile(Path(self.file_path), self.file_limits, self.warn)
         except OSError as cause:
             raise ConfigurationError(
-                "coopgroup.telemetry.file", self.file_path, f"a file to write ({cause.strerror})"
+                "coopgroup.telemetry.file",
+                self.file_path,
+                f"a file to write ({cause.strerror})",
             ) from None
 
-    def watch(self, probe: Callable[[], object]) -> None:
+    def watch(self, probe: object) -> None:
         """Let the listener read this member, if it has a method `watch_member`.
 
         The result of that method, a listener for this member, takes its place.
 
         Args:
-            probe: returns what reads this member; not called without such a method.
+            probe: reads this member.
         """
         watch = getattr(self.listener, "watch_member", None)
         if callable(watch):
-            self.listener = watch(probe())
+            self.listener = watch(probe)
 
-    def open_topic(self, topic: str, transport: Transport, timeout_ms: int) -> None:
+    def open_topic(self, topic: str, transport: GroupTransport, timeout_ms: int) -> None:
         """Write later records to a topic, too; the transport may start later."""
-        from coopgroup.kafka.membership.telemetry_topic import TelemetryTopic  # noqa: PLC0415 - slow
+        from coopgroup.kafka.membership.telemetry_topic import TelemetryTopic  # noqa: PLC0415 - an option
 
         self._topic = TelemetryTopic(
             transport=transport,
@@ -134,7 +133,7 @@ class TelemetrySink:
         topic = self._topic
         if topic is None or not interval_ms:
             return
-        from coopgroup.kafka.membership.member_reports import MemberReports  # noqa: PLC0415 - slow
+        from coopgroup.kafka.membership.telemetry_topic import MemberReports  # noqa: PLC0415 - an option
 
         def put(report: MemberReported) -> None:
             # A report that waits is out of date when it arrives.

@@ -22,8 +22,6 @@ from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.worker import Worker
 
-__all__ = ["TopicWatcher", "TopicWish"]
-
 # A missing subscribed topic is looked up more often than the refresh interval.
 _MISSING_TOPIC_MS: Final = 5_000
 _RETRY_MS: Final = 1_000

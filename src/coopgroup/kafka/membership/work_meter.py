@@ -11,7 +11,7 @@ if partitions were paused, resumed or skipped in it, because the application the
 
 The rate is smoothed over some seconds of work, no matter how long ago the work was.
 
-An event loop (`coopgroup.aio.work_rate`) and `coopgroup.processing` measure by themselves, and call
+An event loop (`coopgroup.aio.hand_out`) and `coopgroup.processing` measure by themselves, and call
 `add`.
 """
 
@@ -22,8 +22,6 @@ from typing import Final
 from attrs import define, field
 
 from coopgroup.core.session import smoothed_rate
-
-__all__ = ["WorkMeter"]
 
 _SAMPLE_S: Final = 0.25
 

@@ -12,8 +12,6 @@ from typing import Final
 
 from attrs import define, field, frozen
 
-__all__ = ["COMMIT_BUCKETS_S", "NO_COMMITS", "CommitCounts", "CommitMeter"]
-
 COMMIT_BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the durations that are counted together, in seconds."""
 

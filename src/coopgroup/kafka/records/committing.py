@@ -5,6 +5,8 @@ wait for a round, and does not fail merely because a round is running.
 
 Two rules. coopgroup commits only offsets of records that the application received, never of
 prefetched records. Every outcome is reported: to the caller, to `on_commit` or to telemetry.
+
+`CooperativeConsumer.committed`: confluent_kafka's answers and errors, over our connections.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -20,15 +22,16 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from coopgroup.core.member.events import CommitRequested, CommitsAbandoned, Offset
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.config.settings import ConsumerSettings
 from coopgroup.kafka.exceptions import kafka_error, kafka_exception
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.records.commit_meter import CommitMeter
+from coopgroup.kafka.records.offset_lookup import read_offsets
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.kafka.records.partitions import to_partition, to_partitions
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
+from coopgroup.kafka.rpc.questions import CommittedOffset
 from coopgroup.telemetry import CommitFailed
-
-__all__ = ["Codes", "Committing"]
 
 Codes: TypeAlias = tuple[tuple[str, int, int], ...]
 """(topic, partition, error code) of a commit; 0 for committed. Empty if the group is gone."""
@@ -178,3 +181,59 @@ def _first_failure(codes: Codes) -> int | None:
     if not codes:
         return int(KafkaError._DESTROY)
     return next((code for _, _, code in codes if code), None)
+
+
+_TIMED_OUT: Final = "Failed to get committed offsets: Local: Timed out"
+
+
+class _RefusedPartition(TopicPartition):
+    """A partition with an error; only librdkafka can set the error of a `TopicPartition`."""
+
+    error: KafkaError | None = None
+
+
+def read_committed(
+    driver: GroupDriver,
+    settings: ConsumerSettings,
+    partitions: Any,  # noqa: ANN401  (checked here)
+    timeout: Any,  # noqa: ANN401  (checked here)
+    is_closed: Callable[[], bool],
+) -> list[TopicPartition]:
+    """Read the committed offset of each partition.
+
+    Raises:
+        KafkaException: no answer arrives in time, or the coordinator refuses.
+        TypeError: `partitions` is not a list of partitions, or `timeout` is not a number.
+    """
+    if not isinstance(partitions, list):
+        raise TypeError("requires list of TopicPartition")
+    if not all(isinstance(one, TopicPartition) for one in partitions):
+        raise TypeError("expected cimpl.TopicPartition")
+    if not isinstance(timeout, int | float):
+        raise TypeError(f"must be real number, not {type(timeout).__name__}")
+    if not partitions:
+        return []
+    try:
+        found = read_offsets(
+            driver.transport,
+            settings.member.group_id,
+            {(one.topic, one.partition) for one in partitions},
+            timeout_s=math.inf if timeout < 0 else timeout,
+            request_timeout_ms=settings.connection.request_timeout_ms,
+            require_stable=settings.requires_stable,
+            coordinator=driver.member.coordinator,
+            is_over=is_closed,
+        )
+    except TimeoutError:
+        raise kafka_exception(KafkaError._TIMED_OUT, _TIMED_OUT) from None
+    return [_answer(one, found[one.topic, one.partition]) for one in partitions]
+
+
+def _answer(asked: TopicPartition, found: CommittedOffset) -> TopicPartition:
+    if found.error_code:
+        refused = _RefusedPartition(asked.topic, asked.partition)
+        refused.error = kafka_error(found.error_code)
+        return refused
+    if found.offset < 0:
+        return TopicPartition(asked.topic, asked.partition)
+    return to_partition(asked.topic, asked.partition, found)

@@ -23,8 +23,6 @@ from confluent_kafka.error import (
 )
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-__all__ = ["Decoder", "Deserializer", "Deserializers", "error_of"]
-
 Deserializer: TypeAlias = Callable[[Any, SerializationContext], Any]
 
 

@@ -17,7 +17,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import define, field
 
@@ -34,8 +34,7 @@ from coopgroup.kafka.exceptions import kafka_error, kafka_exception
 from coopgroup.kafka.membership.group_events import CODE_OF_FAILURE
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer, FetchOffsetsRequest
-
-__all__ = ["OffsetLookup", "Partition", "Transport", "read_offsets"]
+from coopgroup.kafka.rpc.transport import GroupTransport
 
 Partition: TypeAlias = tuple[str, int]
 
@@ -65,22 +64,6 @@ _RETRY: Final = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-
-
-class Transport(Protocol):
-    """The part of `GroupTransport` that this file uses."""
-
-    def send(
-        self,
-        lane: Lane,
-        request: Any,  # noqa: ANN401  (one of several kinds)
-        on_answer: Callable[[Any], None],
-        *,
-        node: Coordinator | None,
-        timeout_ms: int,
-    ) -> None:
-        """Send a request and return; `on_answer` is called exactly once."""
-        ...
 
 
 @define(eq=False)
@@ -113,7 +96,7 @@ class OffsetLookup:
         persists: whether to ask again after the coordinator refused a partition.
     """
 
-    transport: Transport
+    transport: GroupTransport
     group_id: str
     require_stable: bool
     timeout_ms: int
@@ -422,7 +405,7 @@ def _backoff_s(attempts: int) -> float:
 
 
 def read_offsets(
-    transport: Transport,
+    transport: GroupTransport,
     group_id: str,
     partitions: Iterable[Partition],
     *,

@@ -21,14 +21,6 @@ from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.kafka.records.record_buffer import Partition
 
-__all__ = [
-    "OffsetStore",
-    "given_offsets",
-    "offset_of_message",
-    "offsets_of_partitions",
-    "offsets_to_store",
-]
-
 
 def given_offsets(message: Any, offsets: Any, act: str) -> tuple[Offset, ...] | None:  # noqa: ANN401
     """Return the offsets given as a record or as partitions; None without either.

@@ -16,8 +16,6 @@ from typing import Final
 
 from attrs import define, field
 
-__all__ = ["AWAY_S", "BELL_S", "CALM_S", "IDLE_S", "QUIET_S", "Pace"]
-
 _BUSY_S: Final = 0.005
 QUIET_S: Final = 0.05
 # A member with a bell hears of a round at once, and its application up to one slice later. With

@@ -12,16 +12,6 @@ from coopgroup.core.member.events import Offset
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.rpc.questions import CommittedOffset
 
-__all__ = [
-    "TOPIC_NAME_RULE",
-    "all_but",
-    "first_offset",
-    "is_topic_name",
-    "to_partition",
-    "to_partitions",
-    "to_resources",
-]
-
 TOPIC_NAME_RULE: Final = (
     "a name of 1 to 249 characters out of a-z, A-Z, 0-9, '.', '_' and '-' "
     "that is neither '.' nor '..'"

@@ -13,7 +13,6 @@ Rules of this file:
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -23,9 +22,7 @@ from attrs import define, field
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.effects import FinishCommit
 from coopgroup.core.member.events import CommitRequested, Offset
-from coopgroup.kafka.clock import now_ms, now_s
-
-__all__ = ["OnCommitted", "PendingCommits"]
+from coopgroup.kafka.clock import now_ms, now_s, pause
 
 _STEP_S: Final = 0.005
 
@@ -105,7 +102,7 @@ class PendingCommits:
                 return False
             # Poll: a condition needs a lock. A signal handler may close the consumer, and it could
             # not take the lock if it interrupted the holder.
-            time.sleep(_STEP_S)
+            pause(_STEP_S)
         return True
 
     def _has_until(self, last_id: int) -> bool:

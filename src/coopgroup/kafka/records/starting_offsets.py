@@ -42,7 +42,6 @@ from coopgroup.kafka.rpc.questions import CommittedOffset
 if TYPE_CHECKING:
     from coopgroup.kafka.membership.ports import Notice
 
-__all__ = ["Answers", "StartingOffsets", "names_no_offset"]
 
 _RESET_TO: Final = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
 # librdkafka's message.

@@ -12,13 +12,20 @@ serves one request of a connection at a time, so later requests on it would wait
 connection is lost or cannot be opened, all its calls fail immediately. The next call connects again
 after the backoff.
 
-An abandoned connection stays open for those of its calls that `outlive` it (`given_up`).
+Closing a connection does not take a request back. The broker, or a proxy before it, may hold an
+OffsetCommit and serve it after newer commits of the next connection. The committed offset would go
+back. So an abandoned connection stays open until each call that `outlives` it has its answer or is
+past its deadline (`_given_up`).
+
+With SASL, a session of a connection ends (KIP-368). Before its end, new calls wait, the open calls
+get their answers, and the connection authenticates again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
+import math
 import os
 import random
 import socket
@@ -35,12 +42,9 @@ from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.broker_version_data import BrokerVersionData
 
-from coopgroup.core.model.group_api import HeartbeatRequest
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.aside import Aside, outcome_of
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
-from coopgroup.kafka.rpc.given_up import GivenUpConnections, abort
-from coopgroup.kafka.rpc.light_connection import RepeatedMessage, TcpTransport
 from coopgroup.kafka.rpc.outcomes import (
     CredentialsRefusedError,
     FailureKind,
@@ -48,17 +52,13 @@ from coopgroup.kafka.rpc.outcomes import (
     Outcome,
     TransportFailure,
 )
-from coopgroup.kafka.rpc.requests import build_message
-from coopgroup.kafka.rpc.tasks import Callback
+from coopgroup.kafka.rpc.sockets import BrokerSocket, TlsWrapper, discard_unsent_bytes
 
 if TYPE_CHECKING:
-    from coopgroup.core.model.group_api import GroupRequest
     from coopgroup.kafka.config.sasl import OAuthTokenSource
-    from coopgroup.kafka.rpc.questions import Question, WireMessage
+    from coopgroup.kafka.rpc.authentication import Authentication
 
-__all__ = ["Call", "Channel"]
-
-# Time between two checks of the queue while a broker throttles this client (KIP-219).
+# Time between two looks at a connection while a broker throttles this client (KIP-219).
 PAUSED_POLL_S: Final = 0.02
 # The deadline in this file comes first; kafka-python's own timer is only a safety net.
 TIMER_SLACK_MS: Final = 10_000
@@ -119,11 +119,11 @@ class Channel:
     # In the order of sending, so that failures are reported in that order.
     _in_flight: dict[Call, None] = field(factory=dict, init=False)
     _connection: KafkaConnection | None = field(default=None, init=False)
-    # The heartbeat that the connection repeats, and whose it is.
-    _beat: tuple[KafkaConnection, HeartbeatRequest, RepeatedMessage] | None = field(
-        default=None, init=False
-    )
-    _given_up: GivenUpConnections[Call] = field(factory=GivenUpConnections, init=False)
+    _authentication: Authentication | None = field(default=None, init=False)
+    _is_renewing: bool = field(default=False, init=False)
+    _renew_timer: Any = field(default=None, init=False)
+    # Connections that were given up for new calls, with the calls that still wait there.
+    _given_up: dict[KafkaConnection, dict[Call, None]] = field(factory=dict, init=False)
     _attempt: Any = field(default=None, init=False)
     _attempt_timer: Any = field(default=None, init=False)
     _flush_timer: Any = field(default=None, init=False)
@@ -138,19 +138,9 @@ class Channel:
         """Return whether a request could be sent now."""
         return self._connection is not None and self._connection.connected
 
-    def message(self, request: GroupRequest | Question) -> WireMessage:
-        """Return the message of a request, to be sent on this channel, as the next one."""
-        connection = self._connection if self.is_connected else None
-        if not isinstance(request, HeartbeatRequest) or connection is None:
-            return build_message(request)
-        beat = self._beat
-        if beat is None or beat[0] is not connection or beat[1] != request:
-            beat = self._beat = connection, request, RepeatedMessage(build_message(request))
-        return beat[2]
-
     def submit(self, call: Call) -> None:
         """Send a call as soon as the connection is open."""
-        call.timer = self.net.call_at(call.deadline, Callback(lambda: self._expire(call)))
+        call.timer = self.net.call_at(call.deadline, lambda: self._expire(call))
         self._waiting.append(call)
         self._advance()
 
@@ -158,13 +148,17 @@ class Channel:
         """Close all connections and fail all calls; a later call connects again."""
         self._stop_attempt()
         failure = TransportFailure(kind=FailureKind.DISCONNECTED, message=reason)
-        for call in self._given_up.close(reason):
-            self._finish(call, failure)
+        given_up, self._given_up = self._given_up, {}
+        for connection, calls in given_up.items():
+            _abort(connection, reason)
+            for call in calls:
+                self._finish(call, failure)
         self._drop(failure)
 
     def _advance(self) -> None:
         if self.is_connected:
-            self._flush()
+            if not self._is_being_renewed():
+                self._flush()
         elif self._waiting and self._attempt is None:
             start_at = max(self.retry_at, time.monotonic())
             self._attempt = self.net.call_at(start_at, self._connect)
@@ -200,10 +194,12 @@ class Channel:
         future.add_errback(lambda error: self._finish(call, _failure(error)))
 
     def _finish(self, call: Call, outcome: Outcome) -> None:
-        self._in_flight.pop(call, None)
+        was_sent = self._in_flight.pop(call, call) is None
         self.net.cancel(call.timer)
         call.finish(outcome)
-        self._given_up.end(call)
+        self._end_given_up(call)
+        if was_sent and self._renewal_is_due:
+            self._advance()
 
     def _expire(self, call: Call) -> None:
         if call.is_done:
@@ -215,8 +211,8 @@ class Channel:
                 message=f"no answer from {self.host}:{self.port} in time",
             )
         )
-        self._given_up.end(call)
-        if is_current:
+        self._end_given_up(call)
+        if is_current or self._is_renewing:
             self._give_up_connection()
 
     def _give_up_connection(self) -> None:
@@ -226,56 +222,112 @@ class Channel:
             del self._in_flight[call]
         connection = self._connection
         if outliving and connection is not None:
-            self._given_up.keep(connection, outliving)
+            self._given_up[connection] = dict.fromkeys(outliving)
             self._connection = None
         reason = f"closed {self.host}:{self.port}: a request before timed out"
         self._drop(TransportFailure(kind=FailureKind.DISCONNECTED, message=reason))
 
+    def _end_given_up(self, call: Call) -> None:
+        """End a call; close its given-up connection if this was its last call."""
+        for connection, calls in tuple(self._given_up.items()):
+            if call in calls:
+                del calls[call]
+                if not calls:
+                    del self._given_up[connection]
+                    _abort(connection, "given up, and no call waits there any longer")
+
     def _drop(self, failure: TransportFailure) -> None:
         """Close the connection, if it exists, and fail every call."""
         connection, self._connection = self._connection, None
+        self._authentication, self._is_renewing = None, False
+        if self._renew_timer is not None:
+            self.net.cancel(self._renew_timer)
         calls = [*self._in_flight, *self._waiting]
         self._in_flight.clear()
         self._waiting.clear()
         for call in calls:
             self._finish(call, failure)
         if connection is not None:
-            abort(connection, failure.message)
+            _abort(connection, failure.message)
 
     # --- connecting ------------------------------------------------------------------------------
 
     async def _connect(self) -> None:
-        transport = connection = None
-        sock: socket.socket | None = None
+        transport = connection = sock = None
         try:
-            sock = await self._open_socket()
-            transport = self._wrap(sock)
-            sock = None
+            transport, sock = self._wrap(await self._open_socket())
             await transport.handshake()
             connection = self._new_connection()
             connection.connection_made(transport)
-            await connection.initialize(
-                timeout_at=time.monotonic() + self.settings.connect_timeout_ms / 1000
-            )
+            until = time.monotonic() + self.settings.connect_timeout_ms / 1000
+            await connection.initialize(timeout_at=until)
             await connection.init_future
+            authentication = None
+            if "sasl_mechanism" in self.settings.connection:
+                from coopgroup.kafka.rpc.authentication import (  # noqa: PLC0415 - an option
+                    Authentication,
+                )
+
+                authentication = Authentication(connection, self.settings, self._authenticator)
+                await authentication.run(until)
+            discard_unsent_bytes(sock)
         except Exception as error:  # noqa: BLE001 -- whatever it is, the calls must be answered
-            _discard(sock, transport, connection, error)
+            _discard(transport, connection, error)
             self._attempt_failed(_failure(error))
             return
         except GeneratorExit:  # cancelled by _stop_attempt
-            _discard(sock, transport, connection, wire_errors.Cancelled())
+            _discard(transport, connection, wire_errors.Cancelled())
             raise
         self._attempt = None
         self._stop_attempt()
         self._failures = 0
-        self._connection = connection
+        self._connection, self._authentication = connection, authentication
         connection.close_future.add_both(lambda error: self._lost(connection, error))
+        self._plan_renewal()
         self._advance()
 
-    async def _open_socket(self) -> socket.socket:
+    # --- renewing the session ---------------------------------------------------------------------
+
+    def _plan_renewal(self) -> None:
+        if self._authentication is not None and self._authentication.renew_at < math.inf:
+            self._renew_timer = self.net.call_at(self._authentication.renew_at, self._advance)
+
+    @property
+    def _renewal_is_due(self) -> bool:
+        authentication = self._authentication
+        return authentication is not None and time.monotonic() >= authentication.renew_at
+
+    def _is_being_renewed(self) -> bool:
+        """Return whether calls must wait for a new session; begin it when no call is under way."""
+        if self._renewal_is_due and not self._is_renewing and not self._in_flight:
+            self._is_renewing = True
+            self.net.call_soon(self._renew)
+        return self._is_renewing or self._renewal_is_due
+
+    async def _renew(self) -> None:
+        connection, authentication = self._connection, self._authentication
+        if connection is None or authentication is None:
+            return  # it was lost a moment ago
+        failure = None
+        try:
+            await authentication.run(time.monotonic() + self.settings.request_timeout_ms / 1000)
+        except Exception as error:  # noqa: BLE001 -- whatever it is, the calls must be answered
+            failure = _failure(error)
+        if self._connection is not connection:
+            return
+        if failure is not None:
+            self._drop(failure)
+            return
+        self._is_renewing = False
+        self._plan_renewal()
+        self._advance()
+
+    # --- the way to the broker --------------------------------------------------------------------
+
+    async def _open_socket(self) -> BrokerSocket:
         error: Exception = OSError(f"no address for {self.host}")
         for family, kind, protocol, _, address in await self._addresses():
-            sock = socket.socket(family, kind, protocol)
+            sock = BrokerSocket(family, kind, protocol)
             try:
                 await self._connect_socket(sock, address)
             except OSError as reason:
@@ -321,7 +373,7 @@ class Channel:
         return found
 
     async def _prepare(self, tokens: OAuthTokenSource) -> None:
-        from coopgroup.kafka.config.oidc import TokenError  # noqa: PLC0415 - slow to import
+        from coopgroup.kafka.config.oidc import TokenError  # noqa: PLC0415 - an option
 
         try:
             await outcome_of(self.net, lambda on_done: tokens.prepare(self, on_done))
@@ -337,38 +389,29 @@ class Channel:
             )
         )
 
-    def _wrap(self, sock: socket.socket) -> KafkaTCPTransport:
-        context = self.settings.ssl_context
-        if context is None:
-            return TcpTransport(self.net, sock, host=self.host)
+    def _wrap(self, sock: BrokerSocket) -> tuple[KafkaTCPTransport, socket.socket]:
+        """Return kafka-python's transport, and the socket that it uses."""
+        if self.settings.ssl_context is None:
+            return KafkaTCPTransport(self.net, sock, host=self.host), sock
+        wrapper = TlsWrapper(self.settings.ssl_context)
         try:
-            transport = KafkaSSLTransport(self.net, sock, host=self.host, ssl_context=context)
+            transport = KafkaSSLTransport(self.net, sock, host=self.host, ssl_context=wrapper)
         except BaseException:
             sock.close()
             raise
-        _read_to_the_end(transport)
-        return transport
+        assert wrapper.wrapped is not None
+        return transport, wrapper.wrapped
 
     def _new_connection(self) -> KafkaConnection:
-        version = self.settings.api_version
-        arguments = {
-            "node_id": f"{self.host}:{self.port}",
-            "broker_version_data": None if version is None else BrokerVersionData(version),
-            "client_id": self.settings.client_id,
-            "client_software_name": "coopgroup",
-            "max_in_flight_requests_per_connection": IN_FLIGHT_MAX,
-            **self.settings.connection,
-        }
-        if "sasl_mechanism" not in arguments:
-            return KafkaConnection(self.net, **arguments)
-        from coopgroup.kafka.rpc.broker_connection import BrokerConnection  # noqa: PLC0415 - slow
-
-        return BrokerConnection(
+        version, settings = self.settings.api_version, self.settings
+        return KafkaConnection(
             self.net,
-            aside=self._authenticator,
-            token_source=self.settings.token_source,
-            credentials=self.settings.credentials,
-            **arguments,
+            node_id=f"{self.host}:{self.port}",
+            broker_version_data=None if version is None else BrokerVersionData(version),
+            client_id=settings.client_id,
+            client_software_name="coopgroup",
+            max_in_flight_requests_per_connection=IN_FLIGHT_MAX,
+            receive_message_max_bytes=settings.connection["receive_message_max_bytes"],
         )
 
     def _give_up(self) -> None:
@@ -418,34 +461,20 @@ def _is_ip(host: str) -> bool:
 
 
 def _discard(
-    sock: socket.socket | None,
-    transport: KafkaTCPTransport | None,
-    connection: KafkaConnection | None,
-    error: BaseException,
+    transport: KafkaTCPTransport | None, connection: KafkaConnection | None, error: BaseException
 ) -> None:
     if connection is not None and not connection.closed:
         connection.close(error)
     if transport is not None:
         transport.abort(error)
-    if sock is not None:
-        sock.close()
 
 
-def _read_to_the_end(transport: KafkaTCPTransport) -> None:
-    """Patch the transport to deliver a broker's last bytes before it reports the end of the stream.
-
-    A broker sends its refusal of credentials together with the end of the stream. kafka-python
-    drops bytes that it reads together with the end (seen with 3.0.12). A wrong password would then
-    look like a broker that hangs up. The next read reports the end again.
-    """
-    receive: Any
-    receive = transport._sock_recv  # noqa: SLF001  (there is no other place to mend it)
-
-    def receive_last() -> tuple[bytes, BaseException | None]:
-        received, error = receive()
-        return received, None if received else error
-
-    setattr(transport, "_sock_recv", receive_last)  # noqa: B010  (mypy knows it as a method)
+def _abort(connection: KafkaConnection, reason: str) -> None:
+    """Close a connection immediately."""
+    if not connection.closed:
+        # Pass an error: a close without one waits until the peer has taken all bytes, and a dead
+        # peer takes none.
+        connection.close(wire_errors.KafkaConnectionError(reason))
 
 
 def _failure(error: object) -> TransportFailure:

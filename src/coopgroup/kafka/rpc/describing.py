@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import time
 from contextlib import closing
 from typing import Any, Final
 
@@ -14,11 +13,11 @@ from coopgroup.core.member.effects import Lane
 from coopgroup.core.member.error_actions import Action, RequestKind, action_for, error_name
 from coopgroup.core.model.group_api import Coordinator, FindCoordinatorRequest, GroupRequest
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.clock import now_s, pause
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
+from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribeGroupRequest
-from coopgroup.kafka.rpc.transport import GroupTransport, TransportFailure
-
-__all__ = ["GroupDescriber", "describe_group", "find_coordinator"]
+from coopgroup.kafka.rpc.transport import GroupTransport
 
 _PAUSE_S: Final = 0.2
 _KEY: Final = "bootstrap.servers"
@@ -69,9 +68,9 @@ class GroupDescriber:
             self._transport = GroupTransport(self.settings, lambda _: None)
             self._transport.start()
         try:
-            asking = _Asking(self._transport, self.settings, time.monotonic() + timeout_ms / 1000)
+            asking = _Asking(self._transport, self.settings, now_s() + timeout_ms / 1000)
             while (described := asking.describe(self.group_id)) is None:
-                time.sleep(_PAUSE_S)
+                pause(_PAUSE_S)
         except BaseException:
             self.close()  # the next question connects anew
             raise
@@ -105,7 +104,7 @@ class _Asking:
         return (found.coordinator, answer) if answer.error_code == ErrorCode.NONE else None
 
     def _ask(self, request: GroupRequest | DescribeGroupRequest, node: Coordinator | None) -> Any:  # noqa: ANN401
-        left_ms = round(1000 * (self.until_s - time.monotonic()))
+        left_ms = round(1000 * (self.until_s - now_s()))
         if left_ms <= 0:
             raise self._refusal("no answer in time")
         outcome: queue.SimpleQueue[Any] = queue.SimpleQueue()

@@ -1,7 +1,4 @@
-"""How a request ends without an answer, and the errors of a handshake.
-
-This file imports no kafka-python, as `questions`.
-"""
+"""How a request ends without an answer, and the errors of a handshake."""
 
 from __future__ import annotations
 
@@ -9,14 +6,6 @@ import enum
 from typing import Any, TypeAlias
 
 from attrs import frozen
-
-__all__ = [
-    "CredentialsRefusedError",
-    "FailureKind",
-    "HandshakeError",
-    "Outcome",
-    "TransportFailure",
-]
 
 # One of kafka-python's messages, or a failure.
 Outcome: TypeAlias = Any

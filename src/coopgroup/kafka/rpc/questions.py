@@ -1,8 +1,4 @@
-"""Requests that any client may send to the brokers, and their answers, as plain values.
-
-This file imports no kafka-python. A consumer imports kafka-python on the thread of its connections,
-while its constructor goes on.
-"""
+"""Requests that any client may send to the brokers, and their answers, as plain values."""
 
 from __future__ import annotations
 
@@ -10,20 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from attrs import frozen
-
-__all__ = [
-    "CommittedOffset",
-    "DescribeGroupRequest",
-    "DescribedGroup",
-    "DescribedMember",
-    "FetchOffsetsAnswer",
-    "FetchOffsetsRequest",
-    "FindTopics",
-    "FoundTopic",
-    "OtherRequest",
-    "Question",
-    "WireMessage",
-]
+from kafka.protocol.metadata import MetadataRequest
 
 # kafka-python's messages have no static types.
 WireMessage: TypeAlias = Any
@@ -148,8 +131,6 @@ class FindTopics:
 
     def message(self) -> WireMessage:
         """Return kafka-python's message."""
-        from kafka.protocol.metadata import MetadataRequest  # noqa: PLC0415 - slow to import
-
         topics = [MetadataRequest.MetadataRequestTopic(name=one) for one in self.names]
         return MetadataRequest(
             topics=topics, allow_auto_topic_creation=False, min_version=_METADATA_VERSION_MIN

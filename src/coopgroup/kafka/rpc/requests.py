@@ -48,8 +48,6 @@ from coopgroup.kafka.rpc.questions import (
     WireMessage,
 )
 
-__all__ = ["build_message", "read_answer"]
-
 GROUP_KEY_TYPE: Final = 0
 # OffsetCommit v10 names topics by id only (KIP-848 clean-up); a classic member knows only names.
 OFFSET_COMMIT_VERSION_MAX: Final = 9

@@ -24,20 +24,6 @@ from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from coopgroup.core.model.group_api import Coordinator
 
-__all__ = [
-    "RECORD_REFUSALS",
-    "TOPIC_REFUSALS",
-    "EndAnswer",
-    "FindEnd",
-    "FindPartition",
-    "FoundPartition",
-    "ListenForRings",
-    "Produce",
-    "ProduceAnswer",
-    "RingsAnswer",
-    "partition_of",
-]
-
 TOPIC_REFUSALS: Final[Mapping[int, str]] = types.MappingProxyType(
     {
         3: "UNKNOWN_TOPIC_OR_PARTITION",

@@ -18,25 +18,33 @@ its result is unknown until then. This holds even if another request on the conn
 
 To end a join that waits, close its lane (`close_lane`) and send LeaveGroup on the COMMIT lane.
 
-kafka-python is slow to import. The thread imports it with the first request, or a moment after its
-start, so a consumer's constructor does not wait.
-
 The lease of a member counts from the SENDING of a heartbeat. Read the monotonic clock before
 calling `send`: this is earlier than the moment the bytes leave, and therefore safe.
+
+`keep_quiet_about_connections` filters log lines. kafka-python logs every end of a connection as an
+error, even a regular close, and each failed attempt to connect. The application gets the relevant
+events as results or in telemetry. So the lines about coopgroup's connections are suppressed unless
+kafka-python's logger is set to DEBUG. No logger's level or handler is changed, and an application's
+own use of kafka-python logs as usual.
+
+At DEBUG, kafka-python logs the bytes and the messages of SASL, with passwords and tokens. In lines
+about coopgroup's connections, bytes are replaced by their number and such messages by their name.
 """
 
 from __future__ import annotations
 
 import contextlib
 import enum
+import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import define, field, frozen
 from kafka.net.selector import NetworkSelector
+from kafka.protocol.metadata import MetadataRequest
 
 from coopgroup.core.member.effects import Lane
 from coopgroup.core.model.group_api import (
@@ -46,28 +54,53 @@ from coopgroup.core.model.group_api import (
     OffsetCommitRequest,
 )
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
+from coopgroup.kafka.rpc.channel import Call, Channel
 from coopgroup.kafka.rpc.outcomes import FailureKind, HandshakeError, Outcome, TransportFailure
 from coopgroup.kafka.rpc.questions import OtherRequest, Question
-from coopgroup.kafka.rpc.tasks import Callback
-from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX, keep_quiet_about_connections
+from coopgroup.kafka.rpc.requests import build_message, read_answer
 from coopgroup.worker import Worker
 
-if TYPE_CHECKING:
-    from coopgroup.kafka.rpc.channel import Channel
+THREAD_PREFIX: Final = "coopgroup-transport-"
+"""Prefix of the names of threads that run coopgroup's own connections."""
 
-__all__ = [
-    "AnyLane",
-    "FailureKind",
-    "GroupTransport",
-    "OnAnswer",
-    "TopicLane",
-    "TransportFailure",
-]
+# Name prefix of coopgroup's threads, some of which speak to a broker.
+_OWN_THREADS: Final = "coopgroup-"
+_LOGGERS: Final = ("kafka.net.connection", "kafka.net.transport")
+_LOGGERS_OF_BYTES: Final = ("kafka.protocol.parser", *_LOGGERS)
+# SaslHandshake only names the mechanism.
+_SECRET_MESSAGES: Final = ("SaslAuthenticate", "SaslBytes")
+
+
+def keep_quiet_about_connections() -> None:
+    """Suppress lines about coopgroup's connections, and secrets; repeated calls change nothing."""
+    for name in _LOGGERS_OF_BYTES:
+        logging.getLogger(name).addFilter(_without_secrets)
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_is_wanted)
+
+
+def _is_wanted(record: logging.LogRecord) -> bool:
+    if not (record.threadName or "").startswith(THREAD_PREFIX):
+        return True
+    return logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
+
+
+def _without_secrets(record: logging.LogRecord) -> bool:
+    if (record.threadName or "").startswith(_OWN_THREADS) and isinstance(record.args, tuple):
+        record.args = tuple(_shown(one) for one in record.args)
+    return True
+
+
+def _shown(argument: object) -> object:
+    """Return an argument of a log line, without a possible password or token."""
+    if isinstance(argument, bytes | bytearray | memoryview):
+        return f"({len(argument)} bytes)"
+    name = type(argument).__name__
+    return f"{name}(not shown)" if name.startswith(_SECRET_MESSAGES) else argument
+
 
 LOOK_UP_ATTEMPT_MS_MIN: Final = 1_000
 RESTART_PAUSE_S: Final = 0.1
-# The import keeps the GIL for 20 ms, and would delay the end of the constructor.
-_IMPORT_AFTER_S: Final = 0.05
 _LEARN_AFTER_S: Final = 1.0
 OnAnswer: TypeAlias = Callable[[Any], None]
 """Called with the answer to the request, or with a `TransportFailure`."""
@@ -241,7 +274,7 @@ class GroupTransport:
             if self._phase is not _Phase.OPEN:
                 raise RuntimeError("the transport is not running")
             self._inbox.append(action)
-            self._net.call_soon_threadsafe(Callback(self._drain_inbox))
+            self._net.call_soon_threadsafe(self._drain_inbox)
 
     # --- the thread's side -----------------------------------------------------------------------
 
@@ -251,7 +284,6 @@ class GroupTransport:
     def _run(self) -> None:
         if not self._begun.acquire(blocking=False):
             return  # `start` was interrupted, and has closed the loop
-        self._net.call_at(time.monotonic() + _IMPORT_AFTER_S, _import_kafka_python)
         while self._phase is _Phase.OPEN:
             try:
                 self._net.poll()
@@ -320,11 +352,9 @@ class GroupTransport:
     def _submit(
         self, job: _Job, address: Address, deadline: float, on_done: Callable[[Outcome], None]
     ) -> None:
-        from coopgroup.kafka.rpc.channel import Call  # noqa: PLC0415 - slow to import
-
         channel = self._channel(job.lane, address)
         try:
-            message = channel.message(job.request)
+            message = build_message(job.request)
         except Exception as error:  # noqa: BLE001 -- the request must have an outcome
             self._report(error)
             on_done(TransportFailure(kind=FailureKind.UNSUPPORTED, message=str(error)))
@@ -364,8 +394,6 @@ class GroupTransport:
                 self._report(HandshakeError(outcome.message))
 
     def _channel(self, lane: AnyLane, address: Address) -> Channel:
-        from coopgroup.kafka.rpc.channel import Channel  # noqa: PLC0415 - slow to import
-
         key = (lane, *address)
         channel = self._channels.get(key)
         if channel is None:
@@ -427,10 +455,6 @@ class GroupTransport:
 
     def _learn_brokers(self, lane: AnyLane, address: Address) -> None:
         """Read the list of brokers occasionally, to survive the loss of all bootstrap brokers."""
-        from kafka.protocol.metadata import MetadataRequest  # noqa: PLC0415 - slow to import
-
-        from coopgroup.kafka.rpc.channel import Call  # noqa: PLC0415 - slow to import
-
         now = time.monotonic()
         age_ms = (now - self._brokers_read_at) * 1000
         if self._brokers_read_at and age_ms < self.settings.metadata_max_age_ms:
@@ -454,13 +478,6 @@ class GroupTransport:
         )
 
 
-def _import_kafka_python() -> None:
-    with contextlib.suppress(Exception):  # the first request fails with the same error
-        from coopgroup.kafka.rpc import channel, requests  # noqa: PLC0415 - slow to import
-
-        _ = channel, requests
-
-
 def _asks_any_broker(request: GroupRequest | Question) -> bool:
     if isinstance(request, FindCoordinatorRequest):
         return True
@@ -475,8 +492,6 @@ def _by_address(item: tuple[tuple[AnyLane, str, int], Channel]) -> tuple[str, st
 def _read(request: GroupRequest | Question, outcome: Outcome) -> Outcome:
     if isinstance(outcome, TransportFailure):
         return outcome
-    from coopgroup.kafka.rpc.requests import read_answer  # noqa: PLC0415 - slow to import
-
     try:
         return read_answer(request, outcome)
     except Exception as error:  # noqa: BLE001 -- the request must have an outcome

@@ -283,8 +283,8 @@ def _absence_words(history: GroupHistory) -> list[str]:
                 f"{_about(most)}, the longest after {_about(ended[-1])}"
             )
         gone = len(away) - len(ended)
-        words += f"; {gone:,} never." if ended and gone else "."
-        sentences.append(words if ended else f"{words[:-1]}, and nobody came back.")
+        words += f"; {gone:,} without a known return." if ended and gone else "."
+        sentences.append(words if ended else f"{words[:-1]}, without a known return.")
     if joined:
         sentences.append(f"{counted(joined, 'new member')} joined.")
     return sentences
@@ -352,7 +352,8 @@ def _choice_words(advice: Advice) -> str:
     if not advice.cost.move_ms:
         return "So waiting for a lost member only makes an outage longer."
     return (
-        "Too few come back soon enough: waiting would cost more than moving, whatever the time-out."
+        "Too few are known to return soon enough: waiting would cost more than moving, "
+        "whatever the time-out."
     )
 
 

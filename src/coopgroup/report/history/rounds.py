@@ -56,12 +56,15 @@ def round_rows(
         names: a name for each member id.
         known: resources that members worked on before these records.
     """
-    rows = []
+    rows, started = [], [known]
     before: frozenset[str] | None = None
     for envelope in envelopes:
         record = envelope.record
         leader = names.get(envelope.member, envelope.member)
         if isinstance(record, RoundDecided):
+            if record.created or record.gone:  # a union for each start would take long
+                known = ResourceSet.union_all(started)
+                started = [known - record.gone]
             change = tuple(_change(before, record, names))
             rows.append(
                 _led(
@@ -72,9 +75,8 @@ def round_rows(
                 )
             )
             before = frozenset(record.members)
-            known -= record.gone
         elif isinstance(record, ResourcesStarted):
-            known |= record.resources
+            started.append(record.resources)
         elif isinstance(record, RoundRefused):
             rows.append(_refused(envelope, record, leader))
     return tuple(rows)

@@ -11,8 +11,6 @@ from coopgroup.core.model.resource_set import Resource
 from coopgroup.simulator.world import Violation, late_commit_of
 from coopgroup.telemetry import Envelope, FaultInjected, OffsetsCommitted
 
-__all__ = ["check_commits"]
-
 
 def check_commits(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
     """Yield commits that the group coordinator accepted although the offset decreased.

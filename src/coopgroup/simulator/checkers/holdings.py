@@ -34,8 +34,6 @@ from coopgroup.telemetry import (
     StopReason,
 )
 
-__all__ = ["Holding", "check_pairs", "check_single_owner", "holdings"]
-
 _FOR_EVER_MS: Final = 1 << 62
 # Most records. They tell nothing of holdings, so the checks pass over them first.
 _OF_OTHERS: Final = (StateChanged, OffsetsCommitted)

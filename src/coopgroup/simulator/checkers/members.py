@@ -1,4 +1,4 @@
-"""Check that members receive the leader's decisions and act on them."""
+"""Check that members receive the leader's decisions and act on them, and do nothing else."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from coopgroup.telemetry import (
     MembershipLost,
     RoundDecided,
     StateChanged,
+    SubscriptionUnreadable,
 )
-
-__all__ = ["check_members"]
 
 # After these errors a member has left its generation. After any other error it keeps its
 # assignment.
@@ -94,3 +93,36 @@ def _check_announcements(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
                 message=f"{one.client} hears of (follow-up, delay) {heard}, and the leader said "
                 f"{sorted(said[one.generation])}",
             )
+
+
+def check_retained(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
+    """Yield members that must stop a resource which the leader of their round did not revoke.
+
+    A generation with two leaders proves nothing, because the round of one was lost with its broker.
+    The same holds for a member that its leader cannot read: the leader does not know which
+    resources it takes from this member.
+    """
+    unreadable = {
+        (one.generation, one.record.member_id)
+        for one in telemetry
+        if isinstance(one.record, SubscriptionUnreadable)
+    }
+    rounds = [one for one in telemetry if isinstance(one.record, RoundDecided)]
+    counts: dict[int, int] = {}
+    for one in rounds:
+        counts[one.generation] = counts.get(one.generation, 0) + 1
+    revoked = {
+        one.generation: one.record.revoked
+        for one in rounds
+        if isinstance(one.record, RoundDecided) and counts[one.generation] == 1
+    }
+    for envelope in telemetry:
+        record = envelope.record
+        if isinstance(record, AssignmentReceived) and envelope.generation in revoked:
+            kept = record.revoked - revoked[envelope.generation]
+            if kept and (envelope.generation, envelope.member) not in unreadable:
+                yield Violation(
+                    checker="retained",
+                    at_ms=envelope.at_ms,
+                    message=f"{envelope.client} has to stop {kept.to_dict()}, left to it",
+                )

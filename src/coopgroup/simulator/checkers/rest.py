@@ -19,8 +19,6 @@ from coopgroup.telemetry import (
     StateChanged,
 )
 
-__all__ = ["check_rest"]
-
 
 def check_rest(
     telemetry: Sequence[Envelope],

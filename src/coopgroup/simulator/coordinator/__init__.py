@@ -1,7 +1,7 @@
 """A model of Kafka's coordinator of classic and consumer groups: pure, in virtual time, one group.
 
-It follows `GroupMetadataManager` and `ClassicGroup` of Kafka 4.x function by function, with one
-module per request, so that a reader can compare. It deliberately lacks:
+It follows `GroupMetadataManager` and `ClassicGroup` of Kafka 4.x function by function, so that a
+reader can compare. It deliberately lacks:
 
 - authorization, quotas, throttling, and the size of messages and groups (`group.max.size`);
 - share and streams groups; regular expressions and static ids of members of KIP-848;

@@ -24,8 +24,6 @@ from coopgroup.core.model.group_api import (
 from coopgroup.simulator.coordinator.consumer_api import ConsumerBeatRequest, beat_answer
 from coopgroup.simulator.coordinator.state import ClassicGroup, Seat
 
-__all__ = ["find_coordinator", "join_refusal", "joined", "refusal", "sync_refusal"]
-
 
 def refusal(request: GroupRequest | ConsumerBeatRequest, code: int) -> Answer:
     """Return the answer to a request that is refused with a code."""

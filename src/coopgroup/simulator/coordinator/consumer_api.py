@@ -15,8 +15,6 @@ from coopgroup.core.model import EMPTY, ResourceSet
 if TYPE_CHECKING:
     from coopgroup.core.model.group_api import Answer
 
-__all__ = ["JOINS", "LEAVES", "ConsumerBeatAnswer", "ConsumerBeatRequest", "beat_answer"]
-
 JOINS: Final = 0
 """The epoch of a member that joins."""
 

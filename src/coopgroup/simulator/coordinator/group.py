@@ -26,21 +26,25 @@ from coopgroup.core.model.group_api import (
     SyncGroupRequest,
 )
 from coopgroup.simulator.coordinator.answers import find_coordinator
+from coopgroup.simulator.coordinator.classic import (
+    drop_unsynced,
+    end_round_in_time,
+    expire,
+    heartbeat,
+    join_group,
+    leave_group,
+    offset_commit,
+    prepare_round,
+    sync_group,
+)
 from coopgroup.simulator.coordinator.consumer_api import (
     ConsumerBeatRequest,
     beat_answer,
 )
-from coopgroup.simulator.coordinator.consumer_group import ConsumerGroup
-from coopgroup.simulator.coordinator.conversion import from_classic_group, to_classic_group
-from coopgroup.simulator.coordinator.heartbeat import heartbeat
-from coopgroup.simulator.coordinator.join_group import join_group
-from coopgroup.simulator.coordinator.leave_group import leave_group
-from coopgroup.simulator.coordinator.offset_commit import offset_commit
-from coopgroup.simulator.coordinator.rounds import (
-    drop_unsynced,
-    end_round_in_time,
-    expire,
-    prepare_round,
+from coopgroup.simulator.coordinator.consumer_group import (
+    ConsumerGroup,
+    from_classic_group,
+    to_classic_group,
 )
 from coopgroup.simulator.coordinator.state import (
     ClassicGroup,
@@ -48,9 +52,6 @@ from coopgroup.simulator.coordinator.state import (
     GroupState,
     Token,
 )
-from coopgroup.simulator.coordinator.sync_group import sync_group
-
-__all__ = ["GroupCoordinator"]
 
 _Group: TypeAlias = ClassicGroup | ConsumerGroup
 
@@ -61,7 +62,7 @@ class GroupCoordinator:
 
     Attributes:
         existing: all partitions, which the broker assigns in a consumer group.
-        forgotten: partitions that conversions did not know of, see `conversion`.
+        forgotten: partitions that conversions did not know of, see `from_classic_group`.
         may_convert: `group.consumer.migration.policy`: whether a classic group with members may
             become a consumer group, and the other way round.
         committed: offsets by topic and partition; they survive every broker.

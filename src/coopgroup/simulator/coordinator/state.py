@@ -23,16 +23,6 @@ from attrs import define, field, frozen
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.model.group_api import Answer
 
-__all__ = [
-    "NEW_MEMBER_JOIN_TIMEOUT_MS",
-    "ClassicGroup",
-    "CoordinatorSettings",
-    "GroupState",
-    "Protocols",
-    "Seat",
-    "Token",
-]
-
 Token: TypeAlias = Hashable
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 

@@ -45,8 +45,6 @@ from coopgroup.simulator.world.drawing import between
 from coopgroup.simulator.world.load import Load
 from coopgroup.telemetry import CommitFailed, Record, ResourcesStarted, ResourcesStopped, StopReason
 
-__all__ = ["Application"]
-
 _FOR_EVER_MS: Final = 1 << 62
 
 

@@ -54,8 +54,6 @@ from coopgroup.telemetry import (
     StateChanged,
 )
 
-__all__ = ["Kip848Process"]
-
 _REQUEST_TIMEOUT_MS: Final = 10_000
 _FENCED: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 _RETRY_MS: Final = 20

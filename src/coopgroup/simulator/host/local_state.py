@@ -11,8 +11,6 @@ from attrs import define, field
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.resource_set import Resource
 
-__all__ = ["LocalState"]
-
 
 @define(kw_only=True, eq=False)
 class LocalState:

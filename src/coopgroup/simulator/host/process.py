@@ -39,7 +39,10 @@ from coopgroup.core.member.events import (
     WarmSetDeclared,
     Woken,
 )
-from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model import EMPTY, NOBODY, GroupSnapshot, ResourceSet, RoundPlan
+from coopgroup.core.model.resource_set import BoolArray
+from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.warming.bundles import bundles_of
 from coopgroup.core.policies.warming.option import warmup_of
 from coopgroup.core.session import (
     CheckLags,
@@ -62,7 +65,6 @@ from coopgroup.core.session import (
 from coopgroup.core.session import step as step_session
 from coopgroup.errors import LocalProtocolError
 from coopgroup.simulator.host.application import Application
-from coopgroup.simulator.host.round_check import taken_from_owners
 from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.scenario import Identity
 from coopgroup.simulator.world import World
@@ -78,8 +80,6 @@ from coopgroup.telemetry import (
     Record,
     RoundRefused,
 )
-
-__all__ = ["PastLife", "Process", "RunSettings"]
 
 _OUTSIDE = frozenset({MemberState.UNSUBSCRIBED, MemberState.FAILED})
 _MILLION = 1_000_000
@@ -492,7 +492,7 @@ class Process:
             if isinstance(record, RoundRefused):
                 self.world.object_to("leader", f"{self.name}: {'; '.join(record.violations)}")
         group, plan = decided.decision.group, decided.decision.plan
-        taken = taken_from_owners(group, plan, self.run_settings.policy)
+        taken = _taken_from_owners(group, plan, self.run_settings.policy)
         if taken.any():
             resources = group.resources.take(taken).to_dict()
             self.world.object_to("retained", f"{self.name} takes {resources} from their owners")
@@ -516,3 +516,20 @@ class Process:
         if found == self.seen.partitions:
             return None
         return SeenTopics(topics=self.seen.topics, partitions=found)
+
+
+def _taken_from_owners(group: GroupSnapshot, plan: RoundPlan, policy: Policy) -> BoolArray:
+    """Return the resources that a round takes from an owner that is also their target: bool (R,).
+
+    Resources of a bundle whose parts have several owners are left out, because such a bundle is
+    united, whatever its target is.
+    """
+    stays: BoolArray = (group.owner == plan.target) & (group.owner != NOBODY) & group.assignable
+    if plan.stopping is not None:  # revoked before the current target was chosen
+        stays[group.claim_resources[plan.stopping]] = False
+    option = warmup_of(policy)
+    bundles = None if option is None else bundles_of(group, option.co_partition)
+    if bundles is not None:
+        stays &= group.owner == bundles.group.owner[bundles.bundle_of]
+    taken: BoolArray = stays & (plan.assigned != group.owner)
+    return taken

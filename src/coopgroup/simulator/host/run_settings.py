@@ -8,8 +8,6 @@ from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.policies.base import Policy
 from coopgroup.simulator.scenario import Span
 
-__all__ = ["RunSettings", "WarmupMishaps"]
-
 
 @frozen(kw_only=True)
 class WarmupMishaps:

@@ -20,6 +20,7 @@ from coopgroup.reading import NOTHING, joined
 from coopgroup.simulator.scenario import (
     LEADER,
     PROCESSES_MAX,
+    RESOURCES_MAX,
     AddPartitions,
     Capacity,
     Choice,
@@ -42,10 +43,7 @@ from coopgroup.simulator.scenario import (
     Span,
     Weight,
 )
-from coopgroup.simulator.scenario.shares import RESOURCES_MAX
 from coopgroup.simulator.scenario.times import event_end_ms, partition_counts
-
-__all__ = ["check_choice", "check_scenario"]
 
 _SHOWN_NAMES = 8
 

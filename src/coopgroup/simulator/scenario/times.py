@@ -30,17 +30,6 @@ from coopgroup.simulator.scenario import (
     Weight,
 )
 
-__all__ = [
-    "Lifetimes",
-    "deployed_count",
-    "event_end_ms",
-    "first_event_ms",
-    "last_event_ms",
-    "lifetimes",
-    "partition_counts",
-    "processes_of",
-]
-
 
 @frozen(kw_only=True, eq=False)
 class Lifetimes:

@@ -16,8 +16,6 @@ from coopgroup.simulator.scenario import Bell as BellTimes
 from coopgroup.simulator.world import World
 from coopgroup.simulator.world.drawing import between
 
-__all__ = ["Bell", "Listener"]
-
 
 class Listener(Protocol):
     """A process that may hear rings."""

@@ -19,8 +19,6 @@ from coopgroup.simulator.coordinator.answers import find_coordinator
 from coopgroup.simulator.world import World
 from coopgroup.simulator.world.calls import Call
 
-__all__ = ["NODES", "Brokers"]
-
 NODES: Final = (1, 2, 3)
 """Ids of the brokers."""
 

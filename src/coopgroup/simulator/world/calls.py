@@ -15,8 +15,6 @@ from coopgroup.core.member import MemberConfig
 from coopgroup.core.member.effects import Send
 from coopgroup.core.session import Session, SessionEvent
 
-__all__ = ["Call", "Client", "Clock", "Connection"]
-
 
 class Clock(Protocol):
     """A source of the virtual time."""

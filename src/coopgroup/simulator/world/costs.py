@@ -12,8 +12,6 @@ from coopgroup.core.model.resource_set import Resource
 from coopgroup.simulator.scenario import Cost, Span
 from coopgroup.simulator.world.drawing import between
 
-__all__ = ["Costs"]
-
 
 @define(eq=False)
 class Costs:

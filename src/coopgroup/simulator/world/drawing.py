@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 
-__all__ = ["between"]
-
 
 def between(dice: random.Random, low: int, high: int) -> int:
     """Return a number from `low` to `high`, both included.

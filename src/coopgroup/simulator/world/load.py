@@ -24,8 +24,6 @@ from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.resource_set import Int64Array
 from coopgroup.core.telemetry.lag_history import LagHistory
 
-__all__ = ["Load"]
-
 Float64Array = npt.NDArray[np.float64]
 
 # Partitions of one process that run dry within an interval are handled one after the other up to

@@ -31,8 +31,6 @@ from coopgroup.simulator.world.brokers import Brokers
 from coopgroup.simulator.world.calls import Call, Client, Connection
 from coopgroup.simulator.world.drawing import between
 
-__all__ = ["Mishap", "Network", "Upset"]
-
 
 class Mishap(enum.Enum):
     """The faults that can affect one request."""

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from coopgroup.cli.app import run
+from coopgroup.cli.pipeline import jobs
+from coopgroup.pipeline.errors import PipelineError
 
 
 @pytest.mark.parametrize("job", ["history", "lag", "telemetry", "episodes", "run"])
@@ -16,3 +22,37 @@ def test_a_missing_extra_is_one_line(
     monkeypatch.setitem(sys.modules, "pyspark", None)
     assert run(["pipeline", job, "--tables", "t"]) == 2
     assert "which the pipeline needs: pip install '" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("message", "waited_s", "is_refused"),
+    [
+        ("Initializing sources", 121, True),
+        ("Getting offsets from KafkaV2[Assign[...]]", 121, True),
+        ("Getting offsets from KafkaV2[Assign[...]]", 60, False),
+        ("Processing new data", 9_999, False),
+    ],
+)
+def test_brokers_that_do_not_tell_the_end_of_the_topic_are_not_waited_for(
+    message: str,
+    waited_s: float,
+    is_refused: bool,
+) -> None:
+    """Spark itself has no limit. The first batch of a large topic may take long."""
+    query: Any = SimpleNamespace(lastProgress=None, status={"message": message})
+    refusal = pytest.raises(PipelineError, match="needs the rights to read and describe the topic")
+    with refusal if is_refused else nullcontext():
+        jobs._check_begun(query, time.monotonic() - waited_s)  # noqa: SLF001 - without Spark
+
+
+@pytest.mark.parametrize(("end", "as_of_ms"), [("7", [1_795_731_860_500]), ("6", [])])
+def test_the_history_ends_with_the_last_batch_that_read_the_topic_to_its_end(
+    end: str, as_of_ms: list[int]
+) -> None:
+    noted: list[int] = []
+    tables: Any = SimpleNamespace(read_until=noted.append)
+    source = SimpleNamespace(endOffset=end, latestOffset="7")
+    progress = SimpleNamespace(sources=[source], timestamp="2026-11-26T22:24:20.500Z")
+    query: Any = SimpleNamespace(lastProgress=progress)
+    assert jobs._note_end(tables, query) is bool(as_of_ms)  # noqa: SLF001 - without Spark
+    assert noted == as_of_ms

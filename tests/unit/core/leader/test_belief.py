@@ -133,6 +133,13 @@ def test_claim_without_a_subscription_neither_wins_nor_ties() -> None:
     assert not group.contested.any()
 
 
+def test_claim_of_a_member_that_hands_over_wins_by_its_generation() -> None:
+    """Regression: an older false claim won, and two members worked on the partition."""
+    leaves = attrs.evolve(claim("leaves", 0, generation=9), topics=(), hands_over=True)
+    group = resolve_claims([leaves, claim("m", 0, generation=4)], EXISTING)
+    assert group.owner.tolist() == [0, -1, -1, -1, -1, -1]
+
+
 def test_unreadable_member_may_own_anything() -> None:
     silent = MemberClaim(member_id="m", topics=(), readable=False)
     state = led([silent], {}, context(7))

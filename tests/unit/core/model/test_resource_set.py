@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coopgroup.core.model import Resource, ResourceSet
-from coopgroup.core.model.ascending import FEW
+from coopgroup.core.model.resource_set import FEW
 from coopgroup.errors import ConfigurationError
 
 

@@ -15,7 +15,7 @@ from coopgroup.core.member.effects import (
 )
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
-from tests.unit.kafka.records.test_delivery_interruption import interrupt, strike
+from tests.unit.kafka.test_consumer_delivery_interruption import interrupt, strike
 
 THREADING = {"threading.py"}
 SOME = ResourceSet({"orders": [0, 1]})

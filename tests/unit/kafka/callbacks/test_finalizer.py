@@ -15,9 +15,7 @@ from attrs import define, field
 from confluent_kafka import TopicPartition
 
 from coopgroup import CooperativeConsumer
-from coopgroup.core.member import MemberState
-from coopgroup.kafka.callbacks.finalizer import Finalizer, finalize_when_dropped
-from coopgroup.kafka.callbacks.user_callbacks import keep_callbacks
+from coopgroup.kafka.callbacks.finalizer import Finalizer, finalize_when_dropped, keep_callbacks
 from tests.unit.kafka.fakes import FakeDriver
 
 
@@ -45,11 +43,14 @@ class Parts:
         told = self.told
 
         class LeftDriver(FakeDriver):
+            def wait_left(self) -> bool:
+                told.append("left")
+                return True
+
             def stop(self) -> None:
                 told.append("driver")
 
         self.driver = LeftDriver()
-        self.driver.member.state = MemberState.STABLE
 
     def finish(self, duty: Callable[[], None]) -> None:
         self.duties.append(duty)
@@ -75,13 +76,9 @@ def test_consumer_when_dropped_leaves_its_group_and_ends_everything() -> None:
     drop(parts)
     assert parts.driver.left == [("consumer dropped", True)]
     (duty,) = parts.duties
-    ending = threading.Thread(target=duty)
-    ending.start()
-    ending.join(0.1)
-    assert parts.told == []  # the leave is still pending
-    parts.driver.member.state = MemberState.UNSUBSCRIBED
-    ending.join(5)
-    assert parts.told == ["driver", "slot", "sink"]
+    assert parts.told == []
+    duty()
+    assert parts.told == ["left", "driver", "slot", "sink"]
 
 
 @pytest.mark.parametrize("why", ["closed", "in a forked child"])

@@ -26,7 +26,7 @@ from coopgroup.core.member.events import (
 )
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.kafka.callbacks import listener as notices_module
-from coopgroup.kafka.callbacks.subscribed import Callbacks
+from coopgroup.kafka.callbacks.listener import Callbacks
 from coopgroup.telemetry import CommitFailed, ResourcesStarted, StopReason
 from tests.unit.kafka.notice_stage import BOTH, ONE, ZERO, Stage, holding, revoked
 

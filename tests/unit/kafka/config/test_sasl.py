@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-import coopgroup.kafka.rpc.broker_connection  # noqa: F401 -- registers TokenOnce
+import coopgroup.kafka.rpc.authentication  # noqa: F401 -- registers TokenOnce
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.config.sasl import (

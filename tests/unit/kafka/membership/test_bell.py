@@ -1,7 +1,7 @@
 """The bell on a topic, beside a transport that a test answers by hand."""
 
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import define, field
@@ -17,6 +17,7 @@ from coopgroup.kafka.rpc.topics import (
     ProduceAnswer,
     RingsAnswer,
 )
+from coopgroup.kafka.rpc.transport import GroupTransport
 from tests.unit.kafka.fakes import FOUND, LOST, MOVED, THERE, HandTransport
 
 
@@ -39,7 +40,7 @@ class Host:
     def bell(self, *, listens: bool = True, named: bool = True) -> TopicBell:
         """Return a bell that has begun; if it listens, from offset 5 on."""
         bell = TopicBell(
-            transport=self.transport,
+            transport=cast("GroupTransport", self.transport),
             topic="bell",
             group_id="g",
             heard=self.hear,

@@ -33,13 +33,12 @@ from coopgroup.core.model.group_api import (
     SyncGroupRequest,
 )
 from coopgroup.core.session import Session, SessionEvent, step
-from coopgroup.kafka.membership import bell as bell_module
 from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.group_events import GroupEvents
-from coopgroup.kafka.membership.leaving import has_left
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.records.pending_commits import PendingCommits
-from coopgroup.kafka.rpc.transport import FailureKind
+from coopgroup.kafka.rpc.outcomes import FailureKind
+from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
 from tests.unit.kafka.one_member_group import (
     ORDERS,
@@ -89,7 +88,7 @@ def test_post_when_a_signal_handler_posts_meanwhile_does_not_wait_for_itself(
     monkeypatch.setattr(GroupEvents, "put", lambda _, event: interrupted(event))
     commit(driver)
     hand.run()
-    assert has_left(driver.member)
+    assert driver.has_left
 
 
 def test_driver_wakes_the_application_when_it_asked_for_it(
@@ -208,11 +207,13 @@ def test_wait_for_commits_is_over_when_those_asked_for_before_have_ended(
     group.silent = frozenset({OffsetCommitRequest})
     outcomes = [commit(driver) for _ in range(3)]
     hand.run()
-    assert not driver.wait_for_commits(0.0)
+    began_s = hand.now_s
+    assert not driver.wait_for_commits(0.5)
+    assert 0.5 <= hand.now_s - began_s < 0.6
     assert not any(outcomes)
-    group.answer_held()
-    hand.run()
-    assert driver.wait_for_commits(0.0)
+    Worker("broker").submit(group.answer_held, after_s=0.5)
+    assert driver.wait_for_commits(5.0)
+    assert hand.now_s - began_s < 1.1
     assert outcomes == [ended(ErrorCode.NONE)] * 3
 
 
@@ -370,7 +371,7 @@ def test_member_hears_rings_and_rings_as_it_leaves(
         bells.append(FakeBell(given))
         return bells[-1]
 
-    monkeypatch.setattr(bell_module, "TopicBell", make)
+    monkeypatch.setattr("coopgroup.kafka.membership.driver.TopicBell", make)
     with running(hand, more=SLOW) as (driver, group):
         subscribe(hand, driver)
         (bell,) = bells

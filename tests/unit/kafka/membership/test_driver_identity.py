@@ -28,7 +28,6 @@ from coopgroup.core.protocol.assignment_trailer import (
 from coopgroup.core.session import LookOver, SeenTopics
 from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
 from coopgroup.kafka.membership.leading import RoundLeader
-from coopgroup.kafka.membership.leaving import has_left
 from coopgroup.protocol import Assignment, encode_assignment
 from tests.support.by_hand import Hand
 from tests.unit.kafka.one_member_group import (
@@ -102,7 +101,7 @@ def test_driver_comes_back_as_who_was_kept(
         assert driver.leader.seen == (seen or SeenTopics())
         driver.post(LeaveRequested(reason="closed"))
         hand.run()
-        assert has_left(driver.member)
+        assert driver.has_left
         assert not driver.leads
 
 
@@ -117,7 +116,7 @@ def test_driver_keeps_who_the_member_is_unless_it_leaves_permanently(
     if for_good is not None:
         driver.leave("closed", for_good=for_good)
         hand.run()
-    assert has_left(driver.member) is (for_good is not None)
+    assert driver.has_left is (for_good is not None)
     assert (LeaveGroupRequest in group.requests) is bool(for_good)
     slot.release()
     again = take_slot(str(slot.path.parent), "g", fail)

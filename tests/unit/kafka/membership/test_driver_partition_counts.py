@@ -10,8 +10,8 @@ from coopgroup.core.leader import TopicMetadata
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.events import RejoinRequested
 from coopgroup.core.model import ResourceSet
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import FoundTopic
-from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
 from coopgroup.telemetry import AssignmentRefused
 from tests.support.driven_group import TOPIC, DrivenGroup, DrivenMember, driven_group
 

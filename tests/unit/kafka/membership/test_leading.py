@@ -31,7 +31,6 @@ from coopgroup.protocol import Subscription, decode_assignment, encode_subscript
 from coopgroup.telemetry import RoundRefused
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
-from tests.support.programs import output_of
 from tests.unit.kafka.one_member_group import fail
 
 EXISTING = ResourceSet({"orders": [0, 1]})
@@ -363,31 +362,6 @@ def test_look_ups_that_the_close_ends_are_no_failures(
     hand.advance(1.0)
     assert leader.is_stopped
     assert caplog.records == []
-
-
-FORK = """
-import os, threading
-from coopgroup.kafka.membership import leading
-began, forks, loaded = threading.Event(), threading.Event(), threading.Event()
-os.register_at_fork(before=forks.set)
-def load():
-    with leading._loading:
-        began.set()
-        forks.wait()
-        loaded.set()
-threading.Thread(target=load).start()
-began.wait()
-child = os.fork()
-if not child:
-    with leading._loading:
-        os._exit(0 if loaded.is_set() else 1)
-print(os.waitpid(child, 0)[1])
-"""
-
-
-def test_fork_waits_for_the_import_in_the_background() -> None:
-    """Otherwise the child could never import NumPy."""
-    assert output_of(FORK) == "0\n"
 
 
 # --- the lags of one moment hold for all rounds of a rebalance, or it never ends ----------------

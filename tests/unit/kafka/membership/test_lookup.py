@@ -199,7 +199,7 @@ def test_clients_that_were_given_back_are_made_again_until_the_close(
         clients.add(made)
         return made
 
-    monkeypatch.setattr("confluent_kafka.admin.AdminClient", admin_client)
+    monkeypatch.setattr("coopgroup.kafka.membership.lookup.AdminClient", admin_client)
     lookup, opened = lookup_of(timeout_ms=100), list[int]()
     lookup.on_open = lambda: opened.append(len(clients))
     lookup.topic_names()
@@ -243,7 +243,7 @@ def test_arrivals_when_looked_up_twice_are_the_difference_over_the_time(
 def test_logger_may_close_the_consumer_whose_lines_it_gets(monkeypatch: pytest.MonkeyPatch) -> None:
     lookup = lookup_of({"logger": "a logger"})
     admin = SimpleNamespace(poll=lambda _: lookup.close())
-    monkeypatch.setattr("confluent_kafka.admin.AdminClient", lambda _: admin)
+    monkeypatch.setattr("coopgroup.kafka.membership.lookup.AdminClient", lambda _: admin)
     thread = threading.Thread(target=lookup._client, daemon=True)  # noqa: SLF001
     thread.start()
     thread.join(5.0)
@@ -269,7 +269,7 @@ def test_a_client_without_an_answer_is_replaced_after_ever_more_look_ups(
                 raise KafkaException(KafkaError(KafkaError._TRANSPORT))
             return super().list_topics(timeout=timeout)
 
-    monkeypatch.setattr("confluent_kafka.admin.AdminClient", Silent)
+    monkeypatch.setattr("coopgroup.kafka.membership.lookup.AdminClient", Silent)
     lookup = lookup_of()
     for _ in answers:
         with contextlib.suppress(KafkaException):

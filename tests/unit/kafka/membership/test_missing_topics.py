@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, Message
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.membership import missing_topics
 from coopgroup.kafka.membership.missing_topics import MissingTopics
-from coopgroup.kafka.rpc.transport import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 
 UNKNOWN = int(KafkaError.UNKNOWN_TOPIC_OR_PART)
 LEADERLESS = int(KafkaError.LEADER_NOT_AVAILABLE)

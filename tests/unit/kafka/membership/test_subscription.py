@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from coopgroup.core.member import MemberState
 from coopgroup.core.member.events import WarmSetDeclared
 from coopgroup.core.model import ResourceSet
-from coopgroup.kafka.callbacks.subscribed import Callbacks
+from coopgroup.kafka.callbacks.listener import Callbacks
 from coopgroup.kafka.membership.subscription import Subscription
 from coopgroup.kafka.membership.watching import TopicWish
 from tests.unit.kafka.fakes import FakeDriver

@@ -3,7 +3,7 @@
 import json
 import os
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import define, field
@@ -12,7 +12,7 @@ from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import Coordinator
 from coopgroup.kafka.membership.telemetry_topic import TelemetryTopic
 from coopgroup.kafka.rpc.topics import FindPartition, FoundPartition, Produce, ProduceAnswer
-from coopgroup.kafka.rpc.transport import TopicLane
+from coopgroup.kafka.rpc.transport import GroupTransport, TopicLane
 from coopgroup.telemetry import Envelope, ResourcesStarted, from_json
 from tests.unit.kafka.fakes import FOUND, HERE, LOST, MOVED, THERE, HandTransport
 
@@ -39,7 +39,7 @@ class Host:
     def topic(self, *numbers: int, capacity: int = 1_000) -> TelemetryTopic:
         """Return a topic into which records were put."""
         topic = TelemetryTopic(
-            transport=self.transport,
+            transport=cast("GroupTransport", self.transport),
             topic="telemetry",
             group_id="g",
             capacity=capacity,

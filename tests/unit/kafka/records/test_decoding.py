@@ -13,8 +13,8 @@ from confluent_kafka.error import (
 )
 from confluent_kafka.serialization import SerializationContext, StringDeserializer
 
+from coopgroup.kafka.consumer import DecodedDelivery
 from coopgroup.kafka.records.decoding import Decoder, Deserializer, Deserializers
-from coopgroup.kafka.records.delivery import DecodedDelivery
 from tests.unit.kafka.notice_stage import BOTH, Stage, owning
 
 

@@ -21,7 +21,7 @@ from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.rpc.questions import CommittedOffset
 from tests.unit.kafka.fakes import FakeCoordinator, FakeLibrdkafka, starts
-from tests.unit.kafka.records.test_delivery_interruption import PLACES_MAX, interrupt, strike
+from tests.unit.kafka.test_consumer_delivery_interruption import PLACES_MAX, interrupt, strike
 
 HELD = ResourceSet({"t": [0, 1]})
 ZERO = TopicPartition("t", 0)

@@ -11,7 +11,7 @@ from confluent_kafka import Message, TopicPartition
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore
-from coopgroup.kafka.records.published import PublishedPositions
+from coopgroup.kafka.records.record_buffer import PublishedPositions
 from tests.support.by_hand import Hand
 from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import define, field
@@ -18,6 +18,7 @@ from coopgroup.core.model.group_api import (
 from coopgroup.kafka.records.offset_lookup import OffsetLookup, read_offsets
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer, FetchOffsetsRequest
+from coopgroup.kafka.rpc.transport import GroupTransport
 from tests.unit.kafka.fakes import FakeCoordinator
 
 A, B = ("t", 0), ("t", 1)
@@ -39,7 +40,7 @@ class Stage:
 
     def __attrs_post_init__(self) -> None:
         self.lookup = OffsetLookup(
-            self.coordinator,
+            cast("GroupTransport", self.coordinator),
             "g",
             require_stable=True,
             timeout_ms=1_000,
@@ -223,7 +224,12 @@ def test_a_closed_transport_is_a_failure_and_no_error(stage: Stage) -> None:
 
 def _read(coordinator: FakeCoordinator, **more: Any) -> dict[Any, Any]:  # noqa: ANN401
     return dict(
-        read_offsets(coordinator, "g", [B, A], **{"timeout_s": 5, "request_timeout_ms": 9, **more})
+        read_offsets(
+            cast("GroupTransport", coordinator),
+            "g",
+            [B, A],
+            **{"timeout_s": 5, "request_timeout_ms": 9, **more},
+        )
     )
 
 

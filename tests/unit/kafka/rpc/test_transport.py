@@ -24,8 +24,8 @@ from coopgroup.core.model.group_api import (
     SyncGroupRequest,
 )
 from coopgroup.kafka.config.connection_settings import read_connection_settings
-from coopgroup.kafka.rpc.transport import FailureKind, GroupTransport, TransportFailure
-from coopgroup.kafka.rpc.wire_log import THREAD_PREFIX
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.transport import THREAD_PREFIX, GroupTransport
 from tests.support.mock_broker import mock_broker
 from tests.unit.kafka.one_member_group import fail
 from tests.unit.kafka.rpc.transport_stage import (

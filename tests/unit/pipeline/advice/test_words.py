@@ -34,7 +34,7 @@ def test_reasons_say_what_happened_what_it_costs_and_what_follows() -> None:
     said = reasons(made_advice())
     assert said[0] == (
         "In 10.0 days 30 absences began; 29 ended: half of them within 12 s, nine of ten within "
-        "12 s, the longest after 12 s; 1 never."
+        "12 s, the longest after 12 s; 1 without a known return."
     )
     assert "does useful work 20 s after its assignment" in said[1]
     assert said[2].startswith("97% of the absences end within 30 s")
@@ -56,8 +56,8 @@ def test_reason_not_to_wait_is_that_moves_are_free_or_nobody_returns() -> None:
     free = reasons(made_advice(best=0, today=2, cost=MoveCost()))
     assert "So waiting for a lost member only makes an outage longer." in free
     gone = reasons(made_advice(best=0, today=2, history=history([None] * 30)))
-    assert gone[0] == "In 10.0 days 30 absences began, and nobody came back."
-    assert any(one.startswith("Too few come back soon enough") for one in gone)
+    assert gone[0] == "In 10.0 days 30 absences began, without a known return."
+    assert any(one.startswith("Too few are known to return soon enough") for one in gone)
 
 
 def test_difference_that_may_be_chance_is_called_that() -> None:

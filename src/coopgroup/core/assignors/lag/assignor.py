@@ -18,28 +18,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import numpy as np
 from attrs import field, frozen
 
 from coopgroup.core.assignors.lag.one_per_member import place_singles
-from coopgroup.core.assignors.lag.pools import place_pools
-from coopgroup.core.assignors.lag.sticky import Deals, placed_beside_owners
+from coopgroup.core.assignors.lag.sticky import Deals, deal_by_count, given_up, placed_beside_owners
 from coopgroup.core.assignors.lag.topics import deal_topics
-from coopgroup.core.assignors.levelling.steps import exact_shift
+from coopgroup.core.assignors.levelling.pools import Levelling
+from coopgroup.core.assignors.levelling.steps import exact_shift, loads_of
 from coopgroup.core.assignors.move_budget import MoveBudget
-from coopgroup.core.assignors.options import count_or_none
 from coopgroup.core.assignors.pools import owner_columns, subscriber_pools
+from coopgroup.core.assignors.quotas import Share, settle_quotas, share_of
 from coopgroup.core.model import NOBODY
+from coopgroup.core.model.options import count_or_none
 from coopgroup.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from attrs import Attribute
 
     from coopgroup.core.assignors.pools import Pool
     from coopgroup.core.model.group import GroupSnapshot
     from coopgroup.core.model.resource_set import Int32Array, Int64Array
-
-__all__ = ["LagAwareAssignor"]
 
 _SCOPES: Final = ("topic", "group")
 
@@ -89,7 +91,7 @@ class LagAwareAssignor:
         budget = MoveBudget(moves_left=self.moves_max) if keeps else None
         if self.scope == "group" and len(pools) > 1:
             weights = _weights(np.where(group.assignable, lags, 0), shift)
-            return place_pools(group, pools, weights, budget)
+            return _place_pools(group, pools, weights, budget)
         for pool in pools:
             columns = self._columns(group, pool, lags, shift, budget)
             target[pool.resources] = pool.subscribers[columns]
@@ -151,3 +153,65 @@ def _weights(lags: Int64Array, shift: int) -> Int64Array:
     np.maximum(lags, 0, out=lags)
     lags >>= shift
     return lags
+
+
+# --- different subscriptions ----------------------------------------------------------------------
+# Module `quotas` first settles the counts for all pools together. They do not change afterwards.
+# Inside each pool, free partitions are dealt by lag to members below their quota, and partitions
+# are exchanged one for one. The lag of a member is its lag from all pools.
+
+
+def _place_pools(
+    group: GroupSnapshot, pools: Sequence[Pool], lags: Int64Array, budget: MoveBudget | None
+) -> Int32Array:
+    """Place all pools of a group with R resources.
+
+    Args:
+        group: the group.
+        pools: all pools, sorted by number of subscribers, fewest first.
+        lags: int64 (R,), at least 0, with a sum that does not overflow.
+        budget: what moves must gain; its budget is reduced. None ignores the present owners.
+
+    Returns:
+        int32 (R,): number of the member that should own each resource, or `NOBODY`.
+    """
+    nobody = np.full_like(group.owner, NOBODY)
+    fresh = _placed_by_quota(attrs.evolve(group, owner=nobody), pools, lags)
+    if budget is None:
+        return fresh
+    target = _placed_by_quota(group, pools, lags)
+    member_count = len(group.members)
+    levelling = Levelling(
+        pools=pools,
+        weights=lags,
+        speeds=np.ones(member_count),
+        owner=group.owner,
+        goal=loads_of(lags, fresh, member_count).astype(np.float64),
+        entitled=None,
+    )
+    levelling.run(target, budget)
+    return target
+
+
+def _placed_by_quota(group: GroupSnapshot, pools: Sequence[Pool], lags: Int64Array) -> Int32Array:
+    shares = [share_of(group, pool) for pool in pools]
+    settle_quotas(shares, len(group.members))
+    target = np.full(len(group.resources), NOBODY, dtype=np.int32)
+    for each in shares:
+        kept = given_up(lags[each.pool.resources], each.owner, each.quota)
+        target[each.pool.resources] = _members(each, kept)
+    loads = loads_of(lags, target, len(group.members))
+    for each in shares:
+        pool = each.pool
+        free = pool.resources[target[pool.resources] == NOBODY]
+        if free.size:
+            room = each.quota - np.minimum(each.owned, each.quota)
+            taken = deal_by_count(lags[free], room, loads[pool.subscribers])
+            target[free] = pool.subscribers[taken]
+            np.add.at(loads, target[free], lags[free])
+    return target
+
+
+def _members(each: Share, columns: Int64Array) -> Int32Array:
+    # the last entry is `NOBODY`
+    return np.append(each.pool.subscribers, np.int32(NOBODY))[columns]

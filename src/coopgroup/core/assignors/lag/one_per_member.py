@@ -20,12 +20,10 @@ import numpy as np
 
 from coopgroup.core.assignors.ordering import by_falling_lag, ranks_within
 from coopgroup.core.model import NOBODY
-from coopgroup.core.model.ascending import distinct
+from coopgroup.core.model.resource_set import distinct
 
 if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import Int32Array, Int64Array
-
-__all__ = ["place_singles"]
 
 
 def place_singles(counts: Int64Array, lags: Int64Array, owner: Int32Array, size: int) -> Int32Array:

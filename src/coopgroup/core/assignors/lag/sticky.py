@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from attrs import frozen
 
-from coopgroup.core.assignors.lag.dealing import deal_by_count
 from coopgroup.core.assignors.levelling.exchange import Exchange
 from coopgroup.core.assignors.levelling.steps import Counting, Loads, loads_of
 from coopgroup.core.assignors.ordering import spread_over_runs
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
     from coopgroup.core.assignors.move_budget import MoveBudget
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
-
-__all__ = ["Deals", "given_up", "placed_beside_owners"]
 
 _TABLE_CELLS_MAX: Final = 2**18
 
@@ -203,3 +200,38 @@ def given_up(lags: Int64Array, owner: Int32Array, caps: Int64Array) -> Int64Arra
     giving = giving[np.lexsort((giving, -lags[giving], holder[giving]))]
     holder[giving[spread_over_runs(holder[giving], caps, owned)]] = NOBODY
     return holder
+
+
+def deal_by_count(lags: Int64Array, room: Int64Array, loads: Int64Array) -> Int64Array:
+    """Deal n partitions to S members, to the member with the most room, then with the least lag.
+
+    Partitions are dealt in order of decreasing lag; equal lags in order of their positions.
+
+    Args:
+        lags: int64 (n,).
+        room: int64 (S,): how many more partitions each member may take; at least n in total.
+        loads: int64 (S,): present lag of each member.
+
+    Returns:
+        int64 (n,): column of the member that takes each partition.
+    """
+    order = np.argsort(-lags, kind="stable")
+    columns = np.empty_like(lags)
+    room, loads = room.copy(), loads.copy()
+    position = 0
+    while position < lags.size:
+        widest = int(room.max())
+        takers = np.flatnonzero(room == widest)
+        left = lags.size - position
+        if takers.size == 1:  # the only taker until its room equals that of the next member
+            next_widest = int(room[room < widest].max(initial=0))
+            taken = min(widest - next_widest, left)
+        else:
+            takers = takers[np.argsort(loads[takers], kind="stable")][:left]
+            taken = takers.size
+        some = order[position : position + taken]
+        columns[some] = takers
+        np.add.at(loads, columns[some], lags[some])
+        room[takers] -= taken // takers.size
+        position += taken
+    return columns

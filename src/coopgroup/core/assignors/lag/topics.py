@@ -21,8 +21,6 @@ from coopgroup.core.assignors.ordering import by_falling_lag, ranks_within
 if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import Int64Array
 
-__all__ = ["deal_topics"]
-
 _KEY_BITS_MAX: Final = 62
 _TABLE_TOPICS_MIN: Final = 16
 _TABLE_SUBSCRIBERS_MAX: Final = 256

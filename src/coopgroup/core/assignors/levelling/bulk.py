@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.group import Float64Array
     from coopgroup.core.model.resource_set import Int64Array
 
-__all__ = ["level_in_bulk"]
-
 _LOOKS_A_STEP: Final = 50  # price of a step in the largest groups, in looks
 _CHOICE: Final = 2.0  # candidates of a step: this many times the work that it moves
 

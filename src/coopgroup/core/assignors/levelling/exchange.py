@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.group import Float64Array
     from coopgroup.core.model.resource_set import BoolArray, Int64Array
 
-__all__ = ["Exchange"]
-
 _PARTNERS_MAX: Final = 8
 _CANDIDATES_MAX: Final = 64  # partitions of a member that are considered, spread over their weights
 _CANDIDATES_TOGETHER_MAX: Final = 32

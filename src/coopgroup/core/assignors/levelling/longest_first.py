@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.group import Float64Array
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
 
-__all__ = ["deal_by_time", "level_time"]
-
 _SINGLES_MAX: Final = 8_192
 _SINGLES_CELLS_MAX: Final = 2**26
 _BATCH_ALIKE: Final = 0.9  # smallest work in a batch, as a share of its largest

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.group import Float64Array
     from coopgroup.core.model.resource_set import Int64Array
 
-__all__ = ["pair_off"]
-
 _PARTNERS: Final = 4  # partners that each slow member tries before it is left
 _CANDIDATES_MAX: Final = 16  # partitions of a member that are considered, spread over their weights
 _CELLS_MAX: Final = 2**18

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.group import Float64Array, GroupSnapshot
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
 
-__all__ = ["Placing", "Work"]
-
 
 @frozen(kw_only=True, eq=False)
 class Work:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.group import Float64Array
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
 
-__all__ = ["Levelling"]
-
 _SWEEPS_MAX: Final = 20
 
 

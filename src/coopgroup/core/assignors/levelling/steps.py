@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.group import Float64Array
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
 
-__all__ = ["NOTHING", "Loads", "Steps", "exact_shift", "loads_of"]
-
 NOTHING: Final = -1
 _TOGETHER_MIN: Final = 256  # members; below this, the best single step is taken first
 _TOTAL_BITS_MAX: Final = 52  # a float, and so a weighted bincount, is exact for such sums

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.group import GroupSnapshot
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
 
-__all__ = ["CooperativeStickyAssignor", "StickyAssignor"]
-
 _FRACTION_BITS_MAX: Final = 62
 
 

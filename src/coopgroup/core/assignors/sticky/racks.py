@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.group import GroupSnapshot
     from coopgroup.core.model.resource_set import BoolArray, Int64Array
 
-__all__ = ["GroupRacks", "PoolRacks"]
-
 _WORD_BITS: Final = 62
 _TABLE_MAX: Final = 2**16
 

@@ -27,7 +27,7 @@ import numpy as np
 from attrs import frozen
 
 from coopgroup.core.model import NOBODY
-from coopgroup.core.model.ascending import numbers_in
+from coopgroup.core.model.resource_set import numbers_in
 from coopgroup.core.policies.state import Holdings, Loss
 from coopgroup.core.policies.stopping import member_numbers, returned_numbers
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coopgroup.core.model import NOBODY
-from coopgroup.core.model.ascending import numbers_in
+from coopgroup.core.model.resource_set import numbers_in
 from coopgroup.core.policies.stopping import member_numbers, rightful_resources
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ import numpy as np
 from attrs import frozen
 
 from coopgroup.core.model import NOBODY
-from coopgroup.core.model.ascending import numbers_in
+from coopgroup.core.model.resource_set import numbers_in
 from coopgroup.core.policies.state import NO_HOLDINGS, Holdings, Loss
 from coopgroup.core.policies.table import DecisionTable, Row, _0, _1, __
 from coopgroup.core.policies.waiting.cases import find_cases, remembered_losses

@@ -9,12 +9,11 @@ otherwise. A member takes part if it tells a warm set at all.
 
 A round with warm-ups, step by step:
 
-    warmth   the facts: warm members, running warm-ups, planned receivers
+    warmth   the facts: warm members, running warm-ups, planned receivers, members that hand over
     taking   a free resource goes to a warm member; a lost one then does not wait for its owner
     asking   the assignor answers; running warm-ups are shown to it as done, so that they are kept
     moves    a move to a cold member is held back, and a warm-up is wished for it
     standbys which members stay warm beside the owner
-    leaving  a member that hands over keeps its resources until others are warm
     rounds   the order of these steps, the limits, and the memory for the next round
 
 Resources that belong together are bundles (module `bundles`). The whole round is decided for them.

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
     from coopgroup.core.policies.warming.warmth import Warmth
 
-__all__ = ["ask_for_warm"]
-
 _REPLACED_MAX: Final = 64  # cancelled moves for which another resource is looked up in one round
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from coopgroup.core.policies.base import RoundContext
     from coopgroup.core.policies.warming.bundles import Bundles
 
-__all__ = ["bundled_context", "opened_plan", "opened_state"]
-
 
 def bundled_context(bundles: Bundles, context: RoundContext) -> RoundContext:
     """Return the circumstances of a round for its bundles."""

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.group import Float64Array
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
 
-__all__ = ["Bundles", "bundles_of"]
-
 _INDEX_BITS: Final = 32
 _TOPICS_MIN: Final = 2
 

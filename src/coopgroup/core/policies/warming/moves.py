@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from coopgroup.core.policies.base import StagedRound
     from coopgroup.core.policies.warming.warmth import Warmth
 
-__all__ = ["HeldRound", "stage_held"]
-
 _STAGINGS_MAX: Final = 4
 
 

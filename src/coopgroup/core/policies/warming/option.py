@@ -14,8 +14,6 @@ from coopgroup.errors import ConfigurationError
 if TYPE_CHECKING:
     from attrs import Attribute
 
-__all__ = ["Warmup", "read_warmup", "warmup_of"]
-
 _OPTION_MAX: Final = 2**31 - 1
 _TOPICS_MIN: Final = 2
 

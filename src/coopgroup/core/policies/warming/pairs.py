@@ -20,18 +20,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model import GroupSnapshot
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
 
-__all__ = [
-    "NO_KEYS",
-    "claims_of",
-    "holds",
-    "keys_in",
-    "keys_of",
-    "members_of",
-    "pair_keys",
-    "resources_of",
-    "subscribes",
-]
-
 NO_KEYS: Final[Int64Array] = np.zeros(0, dtype=np.int64)
 
 

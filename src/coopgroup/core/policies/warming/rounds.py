@@ -27,7 +27,6 @@ from coopgroup.core.model import NOBODY
 from coopgroup.core.policies.state import Holdings, RunningWarmups
 from coopgroup.core.policies.waiting.moves import less_even
 from coopgroup.core.policies.warming.asking import ask_for_warm
-from coopgroup.core.policies.warming.limits import Slots
 from coopgroup.core.policies.warming.moves import stage_held
 from coopgroup.core.policies.warming.option import Warmup, warmup_of
 from coopgroup.core.policies.warming.pairs import (
@@ -37,7 +36,7 @@ from coopgroup.core.policies.warming.pairs import (
     members_of,
     resources_of,
 )
-from coopgroup.core.policies.warming.standbys import Standbys
+from coopgroup.core.policies.warming.standbys import Slots, Standbys
 from coopgroup.core.policies.warming.taking import given_to_warm, shown_owner, taken_over
 from coopgroup.core.policies.warming.warmth import Warmth, warmth_of
 
@@ -49,8 +48,6 @@ if TYPE_CHECKING:
     from coopgroup.core.policies.base import Offer, Policy, RoundContext, StagedRound
     from coopgroup.core.policies.state import PolicyState
     from coopgroup.core.policies.warming.moves import HeldRound
-
-__all__ = ["WarmRound", "Warming", "with_kept_warmups"]
 
 
 @frozen(kw_only=True, eq=False, slots=False)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
     from coopgroup.core.policies.warming.option import Warmup
 
-__all__ = ["malformed_warmups", "misplaced_warmups", "too_many_warmups"]
-
 
 def malformed_warmups(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
     """Rule (a): arrays of numbers in range, pairs in ascending order."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from coopgroup.core.policies.base import Offer
     from coopgroup.core.policies.warming.warmth import Warmth
 
-__all__ = ["given_to_warm", "shown_owner", "taken_over"]
-
 
 def taken_over(warmth: Warmth, offer: Offer) -> BoolArray:
     """Return the resources that wait for, or return to, an owner, and that a warm member takes.

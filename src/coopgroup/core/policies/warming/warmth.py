@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 from attrs import frozen
 
@@ -11,7 +12,6 @@ from coopgroup.core.model import EMPTY, NOBODY
 from coopgroup.core.model.positions import ABSENT, positions_in
 from coopgroup.core.policies.stopping import member_numbers, rightful_resources, stopping_claims
 from coopgroup.core.policies.waiting.staging import keepable
-from coopgroup.core.policies.warming.leaving import with_leavers
 from coopgroup.core.policies.warming.pairs import (
     NO_KEYS,
     holds,
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from coopgroup.core.policies.base import RoundContext
     from coopgroup.core.policies.state import PolicyState
     from coopgroup.core.policies.warming.option import Warmup
-
-__all__ = ["Warmth", "warmth_of"]
 
 
 @frozen(kw_only=True, eq=False)
@@ -185,3 +183,41 @@ def _orphaned(group: GroupSnapshot, state: PolicyState | None, receivers: Int32A
         return np.zeros(len(group.resources), dtype=np.bool_)
     found: BoolArray = group.mask_of(state.receivers.resources) & (receivers == NOBODY)
     return found
+
+
+# --- members that hand over -----------------------------------------------------------------------
+# They leave permanently, and work until their next owners are warm. Such a member subscribes to
+# nothing, so the assignor gives its resources to others. Without warm-ups a policy takes them from
+# it at once. With warm-ups the policy stages a second round for a group in which the member may
+# keep what it owns. Then its moves are like all others: a move to a cold member waits for its warm-
+# up, also under a policy that otherwise rests.
+
+
+def with_leavers(group: GroupSnapshot) -> GroupSnapshot:
+    """Return the group in which members that hand over may keep what they rightfully own.
+
+    If no other member subscribes to a resource, it has no next owner, and is given up at once.
+    """
+    leavers = [
+        number
+        for number, member in enumerate(group.members)
+        if member.hands_over and not group.subscriptions[group.class_of[number]]
+    ]
+    if not leavers:
+        return group
+    subscriptions, class_of = list(group.subscriptions), group.class_of.copy()
+    names = group.resources.name_numbers
+    for number in leavers:
+        owned = np.unique(names[(group.owner == number) & group.subscribed()]).tolist()
+        topics = tuple(group.resources.names[name] for name in owned)
+        if topics not in subscriptions:
+            subscriptions.append(topics)
+        class_of[number] = subscriptions.index(topics)
+    return attrs.evolve(group, subscriptions=tuple(subscriptions), class_of=class_of)
+
+
+def with_pending_moves(context: RoundContext) -> RoundContext:
+    """Return the context of a leader that knows that moves are to be made."""
+    if context.state is None:
+        return context
+    return attrs.evolve(context, state=attrs.evolve(context.state, moves_pending=True))

@@ -1,1 +1,0 @@
-"""Assignment by drain time: all members finish their backlog at the same time."""

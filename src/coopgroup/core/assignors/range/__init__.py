@@ -1,1 +1,0 @@
-"""Range assignment: each topic is cut into ranges, one for each subscriber."""

@@ -1,0 +1,72 @@
+"""A group described from outside: questions are repeated until an answer or the limit."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from attrs import define, field
+
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.model.group_api import (
+    Coordinator,
+    FindCoordinatorAnswer,
+    FindCoordinatorRequest,
+)
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.rpc.describing import GroupDescriber
+from coopgroup.kafka.rpc.questions import DescribedGroup
+from coopgroup.kafka.rpc.transport import GroupTransport
+from tests.support.by_hand import Hand
+from tests.unit.kafka.rpc.transport_stage import settings_for
+
+COORDINATOR = Coordinator(node_id=1, host="broker", port=9092)
+GROUP = DescribedGroup(
+    error_code=0, state="Stable", protocol_type="consumer", protocol_name="p", members=()
+)
+
+
+@define(eq=False)
+class Brokers:
+    """Answer with an error until a time, each after a moment."""
+
+    hand: Hand
+    code: int
+    until_s: float
+    asked_at_s: list[float] = field(factory=list)
+    is_closed: bool = False
+
+    def send(self, _: object, request: object, on_answer: Callable[[Any], None], **_more: object):  # type: ignore[no-untyped-def]  # noqa: ANN201
+        self.asked_at_s.append(self.hand.now_s)
+        code = self.code if self.hand.now_s < self.until_s else 0
+        if isinstance(request, FindCoordinatorRequest):
+            found = None if code else COORDINATOR
+            on_answer(FindCoordinatorAnswer(error_code=code, error_message="", coordinator=found))
+        else:
+            on_answer(GROUP)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def describer_of(brokers: Brokers) -> GroupDescriber:
+    describer = GroupDescriber(settings_for("broker:9092"), "g")
+    describer._transport = cast("GroupTransport", brokers)  # noqa: SLF001 - no broker here
+    return describer
+
+
+def test_question_is_repeated_after_a_pause_while_the_coordinator_loads(hand: Hand) -> None:
+    brokers = Brokers(hand, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, hand.now_s + 0.5)
+    began_s = hand.now_s
+    assert describer_of(brokers).describe(10_000) == (COORDINATOR, GROUP)
+    assert [round(at_s - began_s, 1) for at_s in brokers.asked_at_s] == [0.0, 0.2, 0.4, 0.6, 0.6]
+
+
+def test_question_without_an_answer_ends_at_its_limit_and_closes_the_connections(
+    hand: Hand,
+) -> None:
+    brokers = Brokers(hand, ErrorCode.COORDINATOR_NOT_AVAILABLE, float("inf"))
+    began_s = hand.now_s
+    with pytest.raises(ConfigurationError, match="no answer in time"):
+        describer_of(brokers).describe(1_000)
+    assert hand.now_s - began_s == pytest.approx(1.0)
+    assert brokers.is_closed
