@@ -20,11 +20,12 @@ import pytest
 from attrs import evolve
 
 from coopgroup.core.member.effects import Lane
-from coopgroup.core.model.group_api import Coordinator, JoinGroupRequest
+from coopgroup.core.model.group_api import Coordinator
 from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.rpc.outcomes import FailureKind
 from coopgroup.kafka.rpc.transport import GroupTransport
+from tests.support.group_requests import join
 from tests.support.waiting import wait_for
 
 PORT = 9092
@@ -42,16 +43,7 @@ while True:
             print(len(data), flush=True)
     threading.Thread(target=serve, daemon=True).start()
 """
-JOIN = JoinGroupRequest(
-    group_id="g",
-    member_id="m",
-    group_instance_id=None,
-    session_timeout_ms=6_000,
-    rebalance_timeout_ms=JOIN_MS,
-    protocol_type="consumer",
-    protocols=(("coopgroup", b"subscription"),),
-    reason="",
-)
+JOIN = join("m", session_timeout_ms=6_000, rebalance_timeout_ms=JOIN_MS)
 _numbers = itertools.count()
 
 

@@ -1,4 +1,4 @@
-"""A leader that assigns topics without a subscription, on a real broker."""
+"""A leader that assigns other topics and missing partitions, on a real broker."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from coopgroup.core.model import group_api as api
 from coopgroup.protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from coopgroup.testing import KafkaCluster
 from tests.support.conformance_broker import BrokerClients, connect
+from tests.support.group_requests import heartbeat, join, sync
 from tests.support.live_group import produce, unique
 from tests.support.waiting import wait_for
 
@@ -34,12 +35,7 @@ class HostileLeader:
     def play(self) -> None:
         """Lead the next round, if one has begun."""
         if self._join is None:
-            beat = api.HeartbeatRequest(
-                group_id=self._group_id,
-                generation=self._generation,
-                member_id=self._member_id,
-                group_instance_id=None,
-            )
+            beat = heartbeat(self._member_id, self._generation, group_id=self._group_id)
             answer = self._clients.begin(0, Lane.COMMIT, beat).get(timeout=30)
             if answer.error_code:
                 self._join = self._begin_join()
@@ -48,15 +44,12 @@ class HostileLeader:
             self._lead(answer)
 
     def _begin_join(self) -> queue.Queue[Any]:
-        request = api.JoinGroupRequest(
+        request = join(
+            self._member_id,
             group_id=self._group_id,
-            member_id=self._member_id,
-            group_instance_id=None,
             session_timeout_ms=30_000,
             rebalance_timeout_ms=60_000,
-            protocol_type="consumer",
             protocols=(("coopgroup", encode_subscription(Subscription(topics=("other",)))),),
-            reason="",
         )
         return self._clients.begin(0, Lane.JOIN, request)
 
@@ -64,14 +57,11 @@ class HostileLeader:
         assert joined.leader_id == self._member_id, joined
         self._generation = joined.generation
         others = [one.member_id for one in joined.members if one.member_id != self._member_id]
-        request = api.SyncGroupRequest(
+        request = sync(
+            self._member_id,
+            joined.generation,
+            tuple((one, self._assignment) for one in others),
             group_id=self._group_id,
-            generation=joined.generation,
-            member_id=self._member_id,
-            group_instance_id=None,
-            protocol_type="consumer",
-            protocol_name="coopgroup",
-            assignments=tuple((one, self._assignment) for one in others),
         )
         assert self._clients.begin(0, Lane.JOIN, request).get(timeout=30).error_code == 0
         self.rounds += bool(others)
@@ -80,7 +70,7 @@ class HostileLeader:
 def test_no_record_of_another_topic_reaches_the_handler(
     kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The member takes its own topic, warns, and joins again, with the same result."""
+    """The member takes its own partition, warns, and joins again, with the same result."""
     mine, secret, group_id = unique("mine"), unique("secret"), unique("hostile")
     for topic in (mine, secret):
         kafka_cluster.create_topic(topic, 1)
@@ -93,7 +83,7 @@ def test_no_record_of_another_topic_reaches_the_handler(
     }
     seen: list[Message] = []
     with connect(kafka_cluster.client_config(), 1) as clients:
-        leader = HostileLeader(clients, group_id, ResourceSet({mine: [0], secret: [0]}))
+        leader = HostileLeader(clients, group_id, ResourceSet({mine: [0, 7], secret: [0]}))
         consumer = CooperativeConsumer(settings)
         assigned: list[str] = []
         consumer.subscribe([mine], on_assign=lambda _, gained: assigned.extend(map(str, gained)))
@@ -111,7 +101,7 @@ def test_no_record_of_another_topic_reaches_the_handler(
                     "the own records, and three rounds after refusals",
                     poll=poll,
                 )
-            assert [one.topic for one in consumer.assignment()] == [mine]
+            assert [(one.topic, one.partition) for one in consumer.assignment()] == [(mine, 0)]
         finally:
             consumer.close()
     assert {one.topic() for one in seen} == {mine}

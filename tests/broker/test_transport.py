@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import attrs
 import pytest
 
 from coopgroup.core.member.effects import Lane
@@ -18,6 +19,7 @@ from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.testing import KafkaCluster
+from tests.support.group_requests import heartbeat, join, sync
 from tests.support.waiting import WAIT_S_MAX
 
 # A join that waits is never answered within a test.
@@ -72,16 +74,14 @@ class Member:
 
     def join(self) -> "queue.Queue[Any]":
         """Send a join, the first time with the id from the answer to an earlier join."""
-        request = api.JoinGroupRequest(
+        request = join(
+            self.member_id,
             group_id=self.group_id,
-            member_id=self.member_id,
-            group_instance_id=None,
             session_timeout_ms=10_000,
             rebalance_timeout_ms=10_000,
-            protocol_type=self.protocol_type,
             protocols=(("first", b"%d" % self.generation),),  # changed: a round begins
-            reason="test",
         )
+        request = attrs.evolve(request, protocol_type=self.protocol_type)
         if self.member_id:
             return self.begin(Lane.JOIN, request)
 
@@ -99,24 +99,17 @@ class Member:
         answer = joined.get(timeout=WAIT_S_MAX)
         assert answer.error_code == 0
         self.generation = answer.generation
-        request = api.SyncGroupRequest(
+        request = sync(
+            self.member_id,
+            self.generation,
+            tuple((one, self.work) for one in sorted(member_ids)),
             group_id=self.group_id,
-            generation=self.generation,
-            member_id=self.member_id,
-            group_instance_id=None,
-            protocol_type=self.protocol_type,
             protocol_name="first",
-            assignments=tuple((one, self.work) for one in sorted(member_ids)),
         )
-        return self.begin(Lane.JOIN, request)
+        return self.begin(Lane.JOIN, attrs.evolve(request, protocol_type=self.protocol_type))
 
     def heartbeat(self) -> api.HeartbeatRequest:
-        return api.HeartbeatRequest(
-            group_id=self.group_id,
-            generation=self.generation,
-            member_id=self.member_id,
-            group_instance_id=None,
-        )
+        return heartbeat(self.member_id, self.generation, group_id=self.group_id)
 
     def beat(self, timeout_ms: int = LONG_MS) -> Any:  # noqa: ANN401
         return self.ask(Lane.COMMIT, self.heartbeat(), timeout_ms)

@@ -15,11 +15,9 @@ from coopgroup.core.member.effects import Lane
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import (
     HeartbeatAnswer,
-    HeartbeatRequest,
     JoinGroupAnswer,
     JoinGroupRequest,
     SyncGroupAnswer,
-    SyncGroupRequest,
 )
 from coopgroup.protocol import (
     Subscription,
@@ -29,6 +27,7 @@ from coopgroup.protocol import (
     encode_user_data,
 )
 from tests.support.driven_group import TOPIC, DrivenGroup, DrivenMember, _Wire
+from tests.support.group_requests import heartbeat, join, sync
 
 __all__ = ["Liar", "add_liar"]
 
@@ -75,14 +74,7 @@ class Liar:
             self._send(self._join())
         elif now_s >= self._beat_at_s:
             self._beat_at_s = now_s + _HEARTBEAT_S
-            self._send(
-                HeartbeatRequest(
-                    group_id="g",
-                    generation=self.generation,
-                    member_id=self.member_id,
-                    group_instance_id=None,
-                )
-            )
+            self._send(heartbeat(self.member_id, self.generation))
 
     def _join(self) -> JoinGroupRequest:
         last = self.group.coordinator.group.generation
@@ -95,15 +87,11 @@ class Liar:
                 user_data=encode_user_data(UserData()),
             )
         )
-        return JoinGroupRequest(
-            group_id="g",
-            member_id=self.member_id,
-            group_instance_id=None,
+        return join(
+            self.member_id,
             session_timeout_ms=6_000,
             rebalance_timeout_ms=60_000,
-            protocol_type="consumer",
             protocols=(("coopgroup", metadata),),
-            reason="",
         )
 
     def _send(self, request: Any) -> None:  # noqa: ANN401  (one of several kinds)
@@ -116,17 +104,7 @@ class Liar:
             case JoinGroupAnswer(error_code=ErrorCode.NONE):
                 assert answer.leader_id != answer.member_id
                 self.generation, self._joined = answer.generation, True
-                self._send(
-                    SyncGroupRequest(
-                        group_id="g",
-                        generation=self.generation,
-                        member_id=self.member_id,
-                        group_instance_id=None,
-                        protocol_type="consumer",
-                        protocol_name=answer.protocol_name,
-                        assignments=(),
-                    )
-                )
+                self._send(sync(self.member_id, self.generation))
             case JoinGroupAnswer():
                 self.member_id = answer.member_id
             case SyncGroupAnswer(error_code=ErrorCode.NONE):

@@ -6,23 +6,16 @@ from coopgroup.assignors import StickyAssignor
 from coopgroup.core.model.group_api import (
     Answer,
     GroupRequest,
-    HeartbeatRequest,
     JoinGroupAnswer,
-    JoinGroupRequest,
-    LeaveGroupRequest,
     OffsetCommitAnswer,
-    OffsetCommitRequest,
-    SyncGroupRequest,
 )
 from coopgroup.policies import SimplePolicy
 from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator
 from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.simulation import Simulation
+from tests.support.group_requests import join, sync
 from tests.swarm.play import set_topics, small_group
-
-SESSION_MS, REBALANCE_MS = 600, 1_500
-PROTOCOLS = (("coopgroup", b"subscription"),)
 
 AnswerKind = TypeVar("AnswerKind", bound=Answer)
 
@@ -99,70 +92,6 @@ class DrivenCoordinator:
             assert isinstance(number, int)
             assert number not in self.answers, "answered twice"
             self.answers[number] = answer
-
-
-def join(
-    member_id: str = "",
-    *,
-    instance_id: str | None = None,
-    protocols: tuple[tuple[str, bytes], ...] = PROTOCOLS,
-    session_timeout_ms: int = SESSION_MS,
-) -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id="g",
-        member_id=member_id,
-        group_instance_id=instance_id,
-        session_timeout_ms=session_timeout_ms,
-        rebalance_timeout_ms=REBALANCE_MS,
-        protocol_type="consumer",
-        protocols=protocols,
-        reason="",
-    )
-
-
-def sync(
-    member_id: str,
-    generation: int,
-    assignments: tuple[tuple[str, bytes], ...] = (),
-    *,
-    instance_id: str | None = None,
-    protocol_name: str = "coopgroup",
-) -> SyncGroupRequest:
-    return SyncGroupRequest(
-        group_id="g",
-        generation=generation,
-        member_id=member_id,
-        group_instance_id=instance_id,
-        protocol_type="consumer",
-        protocol_name=protocol_name,
-        assignments=assignments,
-    )
-
-
-def heartbeat(
-    member_id: str, generation: int, *, instance_id: str | None = None
-) -> HeartbeatRequest:
-    return HeartbeatRequest(
-        group_id="g", generation=generation, member_id=member_id, group_instance_id=instance_id
-    )
-
-
-def leave(member_id: str, *, instance_id: str | None = None) -> LeaveGroupRequest:
-    return LeaveGroupRequest(
-        group_id="g", member_id=member_id, group_instance_id=instance_id, reason=""
-    )
-
-
-def commit(
-    member_id: str, generation: int, offset: int = 7, *, partition: int = 0
-) -> OffsetCommitRequest:
-    return OffsetCommitRequest(
-        group_id="g",
-        generation=generation,
-        member_id=member_id,
-        group_instance_id=None,
-        offsets=(("T", partition, offset, -1, ""),),
-    )
 
 
 def quiet_group(partitions: int = 4, *, seed: int = 1) -> Simulation:

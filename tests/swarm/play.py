@@ -213,6 +213,7 @@ def _habits(run: SwarmRun) -> RunSettings:
         assignor=create_assignor(run.assignor),
         policy=create_policy(run.policy.name, run.policy.options),
         lead_ms=Span(1, run.faults.lead_ms_max),
+        count_ms=Span(0, run.faults.delay_ms_max if run.theirs == HOSTILE else 0),
         jitter_ms=10,
         no_metadata=run.faults.no_metadata,
         awaits_commits=run.faults.awaits_commits,

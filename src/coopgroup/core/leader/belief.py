@@ -213,8 +213,6 @@ class _LastRound:
         if not (self.is_possible(claim) or self._may_count(claim)):
             return EMPTY, "impossible generation" if claim.owned else ""
         given = self.given_to(claim)
-        if given is not None and claim.owned == given.assigned:
-            return claim.owned, ""
         possible = self._may_own(claim, given)
         if possible is None or claim.owned <= possible:
             return claim.owned, ""

@@ -71,7 +71,8 @@ class Commits:
         back_off: the wait before the next request.
         await_sync: whether a round must complete before the next request.
         awaited: ids of commits that must end before their partitions are given up.
-        unanswered: generation of the last request that got no answer, and may still arrive.
+        unanswered: generation of the last request that got no answer, and may still arrive. An
+            answer to a later request does not prove the opposite, because each has its connection.
     """
 
     queue: Chain[PendingCommit] = attrs.field(factory=Chain)

@@ -81,7 +81,7 @@ class AssigningMoved:
 
 @frozen(kw_only=True)
 class AssignmentRefused:
-    """A leader assigned what a member does not subscribe to. Written by the member.
+    """A leader assigned other topics, or resources that do not exist. Written by the member.
 
     The member does not own the refused resources, and rejoins.
 

@@ -26,7 +26,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Final
+from typing import Any, Final
 
 import attrs
 from attrs import define, field
@@ -61,7 +61,13 @@ from coopgroup.core.member.events import (
     Woken,
 )
 from coopgroup.core.member.transitions import AT_WORK
-from coopgroup.core.model.group_api import Answer, FindCoordinatorAnswer, JoinedMember
+from coopgroup.core.model.group_api import (
+    Answer,
+    Coordinator,
+    FindCoordinatorAnswer,
+    GroupRequest,
+    JoinedMember,
+)
 from coopgroup.core.policies.base import Policy
 from coopgroup.core.policies.simple import SimplePolicy
 from coopgroup.core.session import (
@@ -568,13 +574,8 @@ class GroupDriver:
             }
             self.post(attrs.evolve(effect.answered, partition_counts=counts))
 
-        request, timeout_ms = FindTopics(names=effect.topics), self.settings.lookup_timeout_ms
-        node = self.member.coordinator
-        try:
-            self.transport.send(Lane.COMMIT, request, on_answer, node=node, timeout_ms=timeout_ms)
-        except Exception as error:  # noqa: BLE001 -- the assignment must not wait for ever
-            self.sink.warn_of(error)
-            self.post(attrs.evolve(effect.answered, partition_counts={}))
+        lane, request, node = Lane.COMMIT, FindTopics(names=effect.topics), self.member.coordinator
+        self._ask(lane, request, on_answer, node, self.settings.lookup_timeout_ms)
 
     def _send(self, effect: Send) -> None:
         request_id = effect.request_id
@@ -582,14 +583,19 @@ class GroupDriver:
         def on_answer(outcome: Answer | TransportFailure) -> None:
             self.post(outcome_event(request_id, outcome))
 
+        lane, request, node = effect.lane, effect.request, effect.coordinator
+        self._ask(lane, request, on_answer, node, effect.timeout_ms)
+
+    def _ask(
+        self,
+        lane: Lane,
+        request: GroupRequest | FindTopics,
+        on_answer: Callable[[Any], None],
+        node: Coordinator | None,
+        timeout_ms: int,
+    ) -> None:
         try:
-            self.transport.send(
-                effect.lane,
-                effect.request,
-                on_answer,
-                node=effect.coordinator,
-                timeout_ms=effect.timeout_ms,
-            )
+            self.transport.send(lane, request, on_answer, node=node, timeout_ms=timeout_ms)
         except Exception as error:  # noqa: BLE001 -- every request must have an outcome
             self.sink.warn_of(error)
             on_answer(TransportFailure(kind=FailureKind.DISCONNECTED, message=repr(error)))

@@ -436,10 +436,15 @@ class Process:
         self.on_keep(PastLife(identity=identity, seen=seen, next_round_in_ms=in_ms))
 
     def _count(self, effect: CountPartitions) -> None:
-        """Duty 4: look up the numbers of partitions."""
-        existing = self.brokers.existing()
+        """Duty 4: look up the numbers of partitions now, and deliver them a while later."""
+        existing, span = self.brokers.existing(), self.run_settings.count_ms
         counts = {name: len(existing.indices(name)) for name in effect.topics}
-        self.give(attrs.evolve(effect.answered, partition_counts=counts))
+        answered = attrs.evolve(effect.answered, partition_counts=counts)
+        if not span.high:
+            self.give(answered)
+            return
+        delay_ms = self.world.dice("counts").randint(span.low, span.high)
+        self.later(delay_ms, self.give, answered)
 
     def _lead(self, duty: DecideRound) -> None:
         """Duty 4: look up the partitions now, and deliver the decision a while later."""

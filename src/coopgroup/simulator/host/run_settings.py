@@ -31,6 +31,7 @@ class RunSettings:
 
     Attributes:
         callback_ms: time from when a callback is due to its call.
+        count_ms: time for which a member looks up numbers of partitions.
         notice_ms: time until a leader notices a change of partitions.
         no_metadata: share of rounds without metadata.
         awaits_commits: whether an application waits for the commit of a resource that it stops.
@@ -45,6 +46,7 @@ class RunSettings:
     policy: Policy
     callback_ms: Span = field(factory=lambda: Span(1, 10))
     lead_ms: Span = field(factory=lambda: Span(1, 10))
+    count_ms: Span = field(factory=lambda: Span(0, 0))
     notice_ms: Span = field(factory=lambda: Span(1, 50))
     jitter_ms: int = 50
     no_metadata: float = 0.0

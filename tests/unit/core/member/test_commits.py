@@ -184,6 +184,16 @@ def test_commit_of_an_earlier_life_is_not_sent_when_its_partition_comes_back() -
                 .refuse(COMMIT, ErrorCode.NO_ANSWER)
                 .find()
                 .wait(HEARTBEAT_MS)
+                .answer(COMMIT, answer((0, 0)))
+            ),
+            "",
+        ),
+        (
+            lambda driven: (
+                driven.give(commit(1, (0, 10)))
+                .refuse(COMMIT, ErrorCode.NO_ANSWER)
+                .find()
+                .wait(HEARTBEAT_MS)
                 .heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
                 .join(2)
                 .sync()
@@ -191,7 +201,14 @@ def test_commit_of_an_earlier_life_is_not_sent_when_its_partition_comes_back() -
             "m",
         ),
     ],
-    ids=["no commit", "under way", "answered", "without an answer", "in a newer generation"],
+    ids=[
+        "no commit",
+        "under way",
+        "answered",
+        "without an answer",
+        "a later request was answered",
+        "in a newer generation",
+    ],
 )
 def test_member_joins_without_its_id_when_a_commit_of_its_generation_may_come_late(
     life: Callable[[DrivenMember], DrivenMember], member_id: str

@@ -13,10 +13,14 @@ from tests.support.driven_liar import Liar, add_liar
 PARTITIONS = 12
 
 
-def _honest_pair(group: DrivenGroup) -> None:
+def _pair_with_liar(group: DrivenGroup, **more: Any) -> Liar:  # noqa: ANN401  (its attributes)
+    """Let a liar join two honest members, and return it after ten seconds."""
     group.add("a", "b")
     group.settle()
     group.run(2.0)
+    liar = add_liar(group, **more)
+    group.run(10.0)
+    return liar
 
 
 def _share_kept(group: DrivenGroup, seconds: float) -> float:
@@ -46,9 +50,7 @@ def _given_twice(group: DrivenGroup, liar: Liar) -> set[int]:
 def test_honest_members_keep_their_partitions(kind: str) -> None:
     """The liar never gives up what it claims. It gets a fair share, which it may keep idle."""
     with driven_group(PARTITIONS) as group:
-        _honest_pair(group)
-        liar = add_liar(group, **LIARS[kind])
-        group.run(10.0)
+        liar = _pair_with_liar(group, **LIARS[kind])
         fair = 1.0 if not liar.topics else 2 / 3
         assert _share_kept(group, 30.0) > 0.99 * fair
         assert not _given_twice(group, liar)
@@ -58,9 +60,7 @@ def test_honest_members_keep_their_partitions(kind: str) -> None:
 def test_partitions_of_a_leaving_member_go_on(kind: str) -> None:
     """Only the liar claims them then, and holds none of them back."""
     with driven_group(PARTITIONS) as group:
-        _honest_pair(group)
-        liar = add_liar(group, **LIARS[kind])
-        group.run(10.0)
+        liar = _pair_with_liar(group, **LIARS[kind])
         group.close(next(name for name in "ab" if name != group.leader()))
         group.run(10.0)
         assert _share_kept(group, 10.0) > 0.99 * (1.0 if not liar.topics else 1 / 2)
@@ -74,9 +74,7 @@ def _reports(group: DrivenGroup) -> list[ClaimRefused]:
 
 def test_leader_names_the_liar_once() -> None:
     with driven_group(PARTITIONS) as group:
-        _honest_pair(group)
-        liar = add_liar(group)
-        group.run(10.0)
+        liar = _pair_with_liar(group)
         group.add("c")
         group.run(10.0)
         reason = "impossible generation"
@@ -88,9 +86,7 @@ def test_leader_names_the_liar_once() -> None:
 def test_false_claim_to_a_new_leader_ends_after_max_poll_interval() -> None:
     """A leader without memory cannot know that the liar never owned what only it claims."""
     with driven_group(PARTITIONS) as group:
-        _honest_pair(group)
-        liar = add_liar(group, ahead=0)
-        group.run(10.0)
+        liar = _pair_with_liar(group, ahead=0)
         group.close(group.leader())
         (heir,) = (one for name, one in group.members.items() if name != "liar")
         kept = set(heir.owned)

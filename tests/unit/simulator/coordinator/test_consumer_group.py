@@ -30,16 +30,16 @@ from coopgroup.simulator.coordinator.consumer_api import (
 )
 from coopgroup.simulator.coordinator.consumer_group import ConsumerGroup
 from coopgroup.simulator.coordinator.state import ClassicGroup
-from tests.support.simulated import (
+from tests.support.group_requests import (
     REBALANCE_MS,
     SESSION_MS,
-    DrivenCoordinator,
     commit,
     heartbeat,
     join,
     leave,
     sync,
 )
+from tests.support.simulated import DrivenCoordinator
 
 ALL = ResourceSet({"T": range(4)})
 BEGUN = ErrorCode.REBALANCE_IN_PROGRESS

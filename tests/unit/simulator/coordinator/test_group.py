@@ -11,16 +11,16 @@ from coopgroup.core.model.group_api import (
     SyncGroupAnswer,
 )
 from coopgroup.simulator.coordinator import CoordinatorSettings, GroupState
-from tests.support.simulated import (
+from tests.support.group_requests import (
     REBALANCE_MS,
     SESSION_MS,
-    DrivenCoordinator,
     commit,
     heartbeat,
     join,
     leave,
     sync,
 )
+from tests.support.simulated import DrivenCoordinator
 
 
 def test_ids_begin_with_the_client_id_or_the_static_id() -> None:

@@ -13,7 +13,8 @@ from coopgroup.telemetry import (
     ResourcesStopped,
     StopReason,
 )
-from tests.support.simulated import REBALANCE_MS, quiet_group
+from tests.support.group_requests import REBALANCE_MS
+from tests.support.simulated import quiet_group
 
 HEAVY = ResourceSet({"T": [1, 3]})
 

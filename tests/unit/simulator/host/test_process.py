@@ -22,7 +22,8 @@ from coopgroup.telemetry import (
     RoundDecided,
     RoundRefused,
 )
-from tests.support.simulated import SESSION_MS, quiet_group
+from tests.support.group_requests import SESSION_MS
+from tests.support.simulated import quiet_group
 
 
 def test_process_when_paused_too_long_has_lost_all_before_it_goes_on() -> None:

@@ -17,8 +17,9 @@ from coopgroup.simulator.scenario import Identity
 from coopgroup.simulator.world import late_commit_of
 from coopgroup.simulator.world.network import Mishap, Upset
 from coopgroup.telemetry import FaultInjected, MembershipLost, OffsetsCommitted, RequestRefused
+from tests.support.group_requests import REBALANCE_MS, SESSION_MS
 from tests.support.mutants import MUTANTS, broken
-from tests.support.simulated import REBALANCE_MS, SESSION_MS, quiet_group
+from tests.support.simulated import quiet_group
 
 
 def refusals(records: Sequence[object]) -> list[tuple[str, str]]:
