@@ -83,15 +83,9 @@ class DrainTimeAssignor:
     moves_max: int | None = field(default=None, validator=count_or_none)
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        """Place every assignable resource that has a subscriber.
+        """Place every assignable resource; resources stay with `group.owner` where possible.
 
-        Args:
-            group: the group with R resources. Resources stay with `group.owner` where possible; the
-                members and `group.arrivals_per_s` give the known rates.
-            lags: int64 (R,): lag of each resource, 0 where unknown.
-
-        Returns:
-            int32 (R,): number of the member that should own each resource, or `NOBODY`.
+        The members and `group.arrivals_per_s` give the known rates.
         """
         placing = Placing(pools=subscriber_pools(group), work=work_of(group, lags))
         fresh = placing.fresh(_budget(None))
@@ -156,13 +150,9 @@ def _rates_per_s(group: GroupSnapshot) -> Float64Array | None:
 def _records(
     group: GroupSnapshot, lags: Int64Array, placed: Int64Array, total_per_s: float | None
 ) -> Float64Array:
-    """Return the records that each resource to be placed stands for: float64 (P,).
+    """Return the records that each resource in `placed` stands for: float64 (P,).
 
-    Args:
-        group: the group.
-        lags: int64 (R,).
-        placed: int64 (P,): numbers of the resources.
-        total_per_s: records per second of all members together, or None if unknown.
+    `total_per_s` is the rate of all members together, or None if unknown.
     """
     records = lags[placed].astype(np.float64)
     np.maximum(records, 0, out=records)

@@ -93,14 +93,11 @@ def columns_of(pool: Pool, holder: Int32Array, member_count: int) -> Int32Array:
 
 
 def _name_pools(table: BoolArray) -> tuple[Int64Array, BoolArray]:
-    """Number topic names by their set of subscribers.
-
-    Args:
-        table: bool (C, N): whether a class of members subscribes to a name.
+    """Number topic names by their set of subscribers: bool (classes of members, N names).
 
     Returns:
-        int64 (N,): pool of each name, arbitrary for a name without subscribers; bool (pools, C):
-        the classes that subscribe to each pool.
+        int64 (N,): pool of each name, arbitrary for a name without subscribers; bool (pools,
+        classes): the classes that subscribe to each pool.
     """
     if table.shape[0] == 1 or bool(table.all()):
         everybody = np.ones((1, table.shape[0]), dtype=np.bool_)

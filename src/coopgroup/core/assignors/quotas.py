@@ -135,16 +135,10 @@ def _level(share: Share, loads: Int64Array) -> BoolArray:
 def _poured(
     ground: Int64Array, amount: int, preferences: tuple[Int64Array, Int64Array]
 ) -> Int64Array:
-    """Pour an amount over uneven ground; the lowest columns rise first.
+    """Pour units over uneven ground; the lowest of S columns rise first.
 
-    Args:
-        ground: int64 (S,): present count of each column.
-        amount: number of units to pour.
-        preferences: two int64 (S,). If the last units do not fill a whole level, columns go first
-            where the first array exceeds what they got, then by the second array, then by number.
-
-    Returns:
-        int64 (S,): number of units for each column.
+    If the last units do not fill a whole level, columns go first where the first of `preferences`
+    exceeds what they got, then by the second, then by number.
     """
     ascending = np.sort(ground)
     filled = np.cumsum(ascending)

@@ -47,15 +47,7 @@ class RangeAssignor:
     needs_lags = False
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:  # noqa: ARG002 - the Protocol's
-        """Place every assignable resource that has a subscriber.
-
-        Args:
-            group: the group with R resources.
-            lags: ignored.
-
-        Returns:
-            int32 (R,): number of the member that should own each resource, or `NOBODY`.
-        """
+        """Place every assignable resource; lags are ignored."""
         target = np.full(len(group.resources), NOBODY, dtype=np.int32)
         pools = subscriber_pools(group)
         order = members_in_order(group)
@@ -93,14 +85,9 @@ def _ranges(topics: tuple[slice, ...], member_count: int) -> Int64Array:
 
 
 def _filled(matched: Int64Array, member_count: int) -> Int64Array:
-    """Cut into ranges the partitions of one topic that racks have not matched.
+    """Return int64 (P,): owners' columns of a topic whose rest is cut into ranges.
 
-    Args:
-        matched: int64 (P,): column of each matched partition's owner, else `NOBODY`.
-        member_count: number of subscribers.
-
-    Returns:
-        int64 (P,): columns.
+    `matched` has the columns that racks matched, else `NOBODY`.
     """
     quota, extras = divmod(matched.size, member_count)
     held = np.bincount(matched + 1, minlength=member_count + 1)[1:]

@@ -34,15 +34,7 @@ class RoundRobinAssignor:
     needs_lags = False
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:  # noqa: ARG002 - the Protocol's
-        """Place every assignable resource that has a subscriber.
-
-        Args:
-            group: the group with R resources.
-            lags: ignored.
-
-        Returns:
-            int32 (R,): number of the member that should own each resource, or `NOBODY`.
-        """
+        """Place every assignable resource; lags are ignored."""
         target = np.full(len(group.resources), NOBODY, dtype=np.int32)
         circle = members_in_order(group)
         pools = subscriber_pools(group)

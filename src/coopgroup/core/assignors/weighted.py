@@ -54,14 +54,9 @@ class WeightedAssignor:
     tolerance: float = field(default=0.1, validator=share)
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        """Place every assignable resource that has a subscriber.
+        """Place every assignable resource; resources stay with `group.owner` where possible.
 
-        Args:
-            group: the group with R resources. Resources stay with `group.owner` where possible.
-            lags: int64 (R,): weight of each resource; below 1 counts as 1.
-
-        Returns:
-            int32 (R,): number of the member that should own each resource, or `NOBODY`.
+        The lags are the weights; below 1 they count as 1.
         """
         target = np.full(len(group.resources), NOBODY, dtype=np.int32)
         work = Work(weights=_weights(lags, group.assignable), speeds=np.ones(len(group.members)))

@@ -51,12 +51,7 @@ def take_report(turn: Turn, event: WarmSetDeclared | WarmedUp | WarmupFailed) ->
 
 
 def _declare(turn: Turn, warm: ResourceSet | None) -> None:
-    """Accept the application's declaration that it takes part, or takes part no longer.
-
-    Args:
-        turn: the step.
-        warm: resources whose state it found; None if it takes no part.
-    """
+    """Accept the resources whose state the application found; None if it takes no part."""
     member = turn.member
     before = member.next_join.warmups
     if warm is None:

@@ -192,11 +192,7 @@ def _warm_pairs(
 ) -> tuple[Int32Array, Int32Array]:
     """Return member and resource of each warm pair: int32, ascending by (resource, member).
 
-    Args:
-        warm: what each of M members says that it is warm for; anything is possible.
-        resources: the R resources of the group.
-        assignable: bool (R,): other resources are left out.
-        owner: int32 (R,): rightful owners. A pair of a resource and its owner is left out.
+    A pair of a resource and its owner is left out, and so are resources that are not assignable.
     """
     if not any(warm):
         return NO_PAIRS, NO_PAIRS

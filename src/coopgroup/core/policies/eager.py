@@ -41,14 +41,7 @@ class EagerPolicy:
         context: RoundContext,
         offer: Offer,  # noqa: ARG002 - the Protocol's
     ) -> StagedRound:
-        """Assign the target.
-
-        Args:
-            group: the group with R resources.
-            target: int32 (R,): where the assignor wants each resource, or `NOBODY`.
-            context: context of the round.
-            offer: not used.
-        """
+        """Assign the target."""
         unclaimed = find_unclaimed(group, context)
         nothing = np.zeros(len(group.resources), dtype=np.bool_)
         plan = RoundPlan(

@@ -119,17 +119,7 @@ class IncrementalPolicy:
     def stage(
         self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
     ) -> StagedRound:
-        """Stage a round.
-
-        Args:
-            group: the group with R resources.
-            target: int32 (R,): where the assignor wants the offered resources, `NOBODY` elsewhere.
-            context: the same as for `offer`.
-            offer: what `offer` returned.
-
-        Returns:
-            The plan and the state to remember.
-        """
+        """Stage a round."""
         return stage_round(group, target, context, offer, self._delays, self.ration, self.balance)
 
     @property

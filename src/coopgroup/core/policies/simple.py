@@ -69,14 +69,7 @@ class SimplePolicy:
     ) -> StagedRound:
         """Keep, revoke and grant by the rule of this module.
 
-        Args:
-            group: the group with R resources.
-            target: int32 (R,): where the assignor wants each resource, or `NOBODY`.
-            context: context of the round; its state distinguishes created resources from lost ones.
-            offer: what `offer` returned.
-
-        Returns:
-            The plan and the state to remember.
+        The state of the context distinguishes created resources from lost ones.
         """
         unclaimed = find_unclaimed(group, context)
         free = ~group.claimed() & ~unclaimed.withheld

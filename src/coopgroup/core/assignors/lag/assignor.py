@@ -75,15 +75,7 @@ class LagAwareAssignor:
     moves_max: int | None = field(default=None, validator=count_or_none)
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        """Place every assignable resource that has a subscriber.
-
-        Args:
-            group: the group with R resources. Resources stay with `group.owner` where possible.
-            lags: int64 (R,): lag of each resource, 0 where unknown.
-
-        Returns:
-            int32 (R,): number of the member that should own each resource, or `NOBODY`.
-        """
+        """Place every assignable resource; resources stay with `group.owner` where possible."""
         target = np.full(len(group.resources), NOBODY, dtype=np.int32)
         pools = subscriber_pools(group)
         shift = exact_shift(lags, group.assignable)
@@ -164,16 +156,9 @@ def _weights(lags: Int64Array, shift: int) -> Int64Array:
 def _place_pools(
     group: GroupSnapshot, pools: Sequence[Pool], lags: Int64Array, budget: MoveBudget | None
 ) -> Int32Array:
-    """Place all pools of a group with R resources.
+    """Place all pools of a group, sorted by number of subscribers, fewest first.
 
-    Args:
-        group: the group.
-        pools: all pools, sorted by number of subscribers, fewest first.
-        lags: int64 (R,), at least 0, with a sum that does not overflow.
-        budget: what moves must gain; its budget is reduced. None ignores the present owners.
-
-    Returns:
-        int32 (R,): number of the member that should own each resource, or `NOBODY`.
+    No sum of the lags overflows. Without a budget, the present owners are ignored.
     """
     nobody = np.full_like(group.owner, NOBODY)
     fresh = _placed_by_quota(attrs.evolve(group, owner=nobody), pools, lags)

@@ -104,15 +104,10 @@ def _deal_level(
     level: int,
     columns: Int64Array,
 ) -> Int64Array:
-    """Deal one level of all topics that reach it.
+    """Deal one level of all topics that reach it (`deep`, largest first) into `columns`.
 
-    Args:
-        topics: all topics of the pool.
-        deep: int64 (D,): the topics that reach this level, largest first.
-        keys: int64 (D, S): total lag and column of each subscriber; sorted in place.
-        steps: int64 (P,): how much each partition raises the key of its taker.
-        level: number of the level, from 0.
-        columns: int64 (P,): receives the takers of this level.
+    `keys` has total lag and column of each subscriber, int64 (D, S), and is sorted in place.
+    `steps` is how much each partition raises the key of its taker.
 
     Returns:
         Keys after this level for the topics that reach the next one; these topics come first.
@@ -132,12 +127,10 @@ def _deal_level(
 
 
 def _deal_topic(keys: Int64Array, steps: Int64Array, columns: Int64Array) -> None:
-    """Deal the remaining levels of one topic.
+    """Deal the remaining levels of one topic into `columns`.
 
-    Args:
-        keys: int64 or object (S,): total lag and column of each subscriber; overwritten.
-        steps: the same type (n,): how much each remaining partition raises the key of its taker.
-        columns: int64 (n,): receives the takers.
+    `keys` has total lag and column of each subscriber, int64 or object (S,), and is overwritten.
+    `steps` is how much each remaining partition raises the key of its taker.
     """
     subscriber_count = keys.size
     rest = steps.size % subscriber_count

@@ -62,11 +62,8 @@ def level_in_bulk(now: Loads, budget: MoveBudget, partitions_min: int) -> bool:
 def _moved(now: Loads, ground: Int64Array, budget: MoveBudget, partitions_min: int) -> bool:
     """Take one step if it gains enough; return whether it was taken.
 
-    Args:
-        now: planned holders; only `holder` and `loads` are changed.
-        ground: int64 (S,): work that each subscriber carries from other pools.
-        budget: price of a move; its budget is reduced.
-        partitions_min: least work of a step, in mean partitions.
+    `ground` is the work that each subscriber carries from other pools: int64 (S,). A step moves at
+    least the work of `partitions_min` mean partitions.
     """
     loads, tolerance = now.loads, now.tolerance
     floors = _floors(now, ground)
@@ -125,14 +122,9 @@ def _given(
     amount: float,
     budget: MoveBudget,
 ) -> Int64Array:
-    """Return the positions of the partitions to move, ascending.
+    """Return the positions of the partitions to move, ascending; their work is `amount` in total.
 
-    Args:
-        now: planned holders.
-        least: float64 (S,): work that each subscriber keeps at least.
-        excess: float64 (S,): work of each subscriber above its share.
-        amount: work to move in total.
-        budget: price of a move.
+    `least` is the work that each subscriber keeps, `excess` its work above its share: float64 (S,).
     """
     loads, mean_weight = now.loads, float(now.weights.mean())
     room = loads - least

@@ -85,11 +85,7 @@ class Exchange:
             changed = True
 
     def _swept(self, rising: Int64Array) -> bool:
-        """Take single steps until no step helps; return whether a step was taken.
-
-        Args:
-            rising: int64 (P,): positions by weight, lightest first.
-        """
+        """Take single steps until no step helps; return whether a step was taken."""
         self._order = by_column(self.now.holder, rising)
         self._starts = np.append(0, np.cumsum(self.now.counts))
         self._held = {}
@@ -129,10 +125,7 @@ class Exchange:
         return columns[np.argsort(-times[columns], kind="stable")[:count]]
 
     def _look(self, heavy: Int64Array) -> tuple[Int64Array, list[_Step]]:
-        """Look at some slow columns, as many as fit into memory.
-
-        Args:
-            heavy: int64 (H,): columns, slowest first.
+        """Look at some slow columns (`heavy`, slowest first), as many as fit into memory.
 
         Returns:
             The columns without a useful step, and the best steps of the others: only the first

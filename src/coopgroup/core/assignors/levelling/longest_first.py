@@ -110,15 +110,9 @@ class _Dealer:
 
 
 def _seats(times: Float64Array, steps: Float64Array, count: int) -> Int64Array:
-    """Return the first seats if each member finishes one more partition after each of its steps.
+    """Return the first seats, as columns in the order in which their partitions would be finished.
 
-    Args:
-        times: float64 (S,): present drain time of each member.
-        steps: float64 (S,): time that each member needs for one partition.
-        count: number of seats.
-
-    Returns:
-        int64 (count,): columns, ordered by the time at which their partition would be finished.
+    Each of S members has a present drain time, and needs the time of its step for one partition.
     """
     level = level_time(times, times / steps, 1.0 / steps, count)
     seats = np.maximum((level - times) // steps, 0).astype(np.int64)

@@ -80,12 +80,8 @@ def _round(
 ) -> bool:
     """Take the best step of each pair, the slowest first; return whether a step was taken.
 
-    Args:
-        now: planned holders; changed.
-        order: int64 (P,): positions ascending by holder, then by weight.
-        heavy: int64 (I,): columns.
-        light: int64 (I,): columns, disjoint from `heavy`.
-        budget: what steps must gain; its budget is reduced.
+    `order` has the positions ascending by holder, then by weight. `heavy` and `light` are disjoint
+    columns: int64 (I,).
     """
     budget.looks_left -= _LOOKS_A_ROUND
     starts = np.cumsum(now.counts) - now.counts

@@ -50,15 +50,7 @@ class StickyAssignor:
     needs_lags = False
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:  # noqa: ARG002 - the Protocol's
-        """Place every assignable resource that has a subscriber.
-
-        Args:
-            group: the group with R resources. Resources stay with `group.owner` where possible.
-            lags: ignored.
-
-        Returns:
-            int32 (R,): number of the member that should own each resource, or `NOBODY`.
-        """
+        """Place every assignable resource; resources stay with `group.owner` where possible."""
         return _sticky_target(group)
 
 
@@ -136,15 +128,9 @@ def _dealt(share: Share, racks: PoolRacks | None) -> Int32Array:
 
 
 def _given_up_gladly(owner: Int32Array, gladly: Int64Array, share: Share) -> BoolArray:
-    """Choose the resources that members above their quota give up, in a given order of preference.
+    """Choose the resources that members above their quota give up: bool (G,).
 
-    Args:
-        owner: int32 (G,): column of each resource's owner, resources ascending.
-        gladly: int64 (G,): the least value is given up first.
-        share: quotas and counts of the owners.
-
-    Returns:
-        bool (G,).
+    The resource with the least `gladly` goes first.
     """
     order = np.lexsort((gladly, owner))
     columns = owner[order]
@@ -154,14 +140,9 @@ def _given_up_gladly(owner: Int32Array, gladly: Int64Array, share: Share) -> Boo
 
 
 def _given_up(owner: Int32Array, share: Share) -> BoolArray:
-    """Choose the resources that members above their quota give up: spread evenly, never the first.
+    """Choose the resources that members above their quota give up: bool (G,).
 
-    Args:
-        owner: int32 (G,): column of each resource's owner, resources ascending.
-        share: quotas and counts of the owners.
-
-    Returns:
-        bool (G,).
+    They are spread evenly, and never the first.
     """
     order = np.argsort(owner, kind="stable")
     gone = np.empty(order.size, dtype=np.bool_)
@@ -170,14 +151,10 @@ def _given_up(owner: Int32Array, share: Share) -> BoolArray:
 
 
 def _turns(missing: Int64Array) -> Int64Array:
-    """Return the order of the members that take the free resources.
+    """Return the order of the members that take the free resources, as columns.
 
-    Args:
-        missing: int64 (S,): how many resources each member takes.
-
-    Returns:
-        int64 (sum of `missing`,): columns. The k-th seat of a member that takes n is at (2k + 1) /
-        2n of the sequence, so members take turns in proportion.
+    `missing` is how many resources each of S members takes. The k-th seat of a member that takes n
+    is at (2k + 1) / 2n of the sequence, so members take turns in proportion.
     """
     # In place: a million free resources are eight megabytes per array.
     columns = np.arange(missing.size, dtype=np.int32).repeat(missing)

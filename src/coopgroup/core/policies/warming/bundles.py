@@ -206,10 +206,9 @@ class Bundles:
         return attrs.evolve(member, declined=self.whole.resources.take(mask))
 
     def _warm_pairs(self, owner: Int32Array) -> tuple[Int32Array, Int32Array]:
-        """Return member and bundle of each warm pair; a member is warm if no part is cold for it.
+        """Return member and bundle of each warm pair, without pairs of a bundle and its owner.
 
-        Args:
-            owner: int32 (B,): owners of the bundles, which are left out.
+        A member is warm for a bundle if no part is cold for it.
         """
         whole, members = self.whole, len(self.whole.members)
         held = np.flatnonzero(whole.owner != NOBODY)

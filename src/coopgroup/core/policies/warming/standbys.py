@@ -194,9 +194,7 @@ def _numbered(places: list[str | None]) -> Int64Array:
 def _nearness(one: tuple[str | None, str | None], other: tuple[str | None, str | None]) -> int:
     """Return how much would fail together: 0 nothing, 1 the host, 2 the rack, 3 both.
 
-    Args:
-        one: rack and host of a member. If both are unknown, members count as near.
-        other: the same of another member.
+    Members of which neither rack nor host is known count as near.
     """
     return 2 * (one[0] == other[0]) + (one[1] == other[1])
 
