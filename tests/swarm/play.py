@@ -8,7 +8,6 @@ in time, with every record handled and committed.
 from __future__ import annotations
 
 from functools import partial
-from itertools import dropwhile
 from typing import TYPE_CHECKING, Final, cast
 
 import attrs
@@ -142,11 +141,7 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
         violations = settle_with_guests(guests, player.away, plain=plain)
     else:
         leaves = any(act.kind is ActKind.HAND_OVER for act in run.acts)
-        kinds = [act.kind for act in run.acts]
-        grows = ActKind.RESIZE in dropwhile(lambda kind: kind is not ActKind.START, kinds)
-        violations = settle(
-            simulation, plain=plain, with_hand_overs=leaves, grows=grows, away=player.away
-        )
+        violations = settle(simulation, plain=plain, with_hand_overs=leaves, away=player.away)
         if player.away:
             message = f"not ended: {', '.join(sorted(player.away))}"
             found = Violation(checker="hand-over", at_ms=world.now_ms, message=message)

@@ -46,7 +46,6 @@ def settle(
     *,
     plain: bool = True,
     with_hand_overs: bool = False,
-    grows: bool = False,
     away: Collection[str] = (),
 ) -> tuple[Violation, ...]:
     """End all faults, let the group come to rest, and return the violations of the whole run.
@@ -60,7 +59,6 @@ def settle(
             partitions. If not, no record distinguishes moves from other revocations.
         with_hand_overs: whether a member handed over. If all its next owners are warm, everything
             moves at once, whatever the ration.
-        grows: whether the number of partitions changed while processes lived.
         away: processes that will return by themselves; a group does not rest without them.
     """
     policy = simulation.run_settings.policy
@@ -90,7 +88,6 @@ def settle(
         move_interval_ms=ration.interval_ms if ration else 0,
         warmup=warmup,
         with_hand_overs=with_hand_overs,
-        with_whole_bundles=not grows,
         # A planned receiver may hand over before it has the resource.
         with_planned_moves=plain and not with_hand_overs,
     )

@@ -36,8 +36,6 @@ class Promises:
         balance_cooldown_ms: of a policy that balances lags, otherwise None.
         warmup: options of warm-ups, None without them.
         with_hand_overs: whether members hand over while warm-ups are on.
-        with_whole_bundles: whether no topic grew. A new partition extends a bundle, and the owner
-            of the bundle may own one part of it and warm up the other.
         with_planned_moves: whether the telemetry shows which moves were planned. It does if all
             members subscribe to the same topics.
     """
@@ -52,7 +50,6 @@ class Promises:
     balance_cooldown_ms: int | None = None
     warmup: Warmup | None = None
     with_planned_moves: bool = False
-    with_whole_bundles: bool = True
     with_hand_overs: bool = False
 
 
@@ -92,7 +89,7 @@ def check_policy(telemetry: Sequence[Envelope], expected: Promises) -> tuple[Vio
             counted,
             expected.warmup,
             with_moves=expected.with_planned_moves,
-            with_limits=(expected.with_losses and expected.with_whole_bundles) or not together,
+            with_limits=expected.with_losses or not together,
         )
     if expected.max_moves_per_round is not None:
         found += check_ration(telemetry, expected.max_moves_per_round, together)

@@ -243,11 +243,12 @@ def check_warmups(
         option: options of the policy.
         with_moves: whether all members subscribe to the same topics; only then the records show
             which moves were planned.
-        with_limits: whether to check the number of warm-ups. If a claim or a new partition splits a
-            bundle, the owner of a part gets the rest of the bundle as a warm-up, which the leader
-            does not count.
+        with_limits: whether to check the number of warm-ups. If a claim splits a bundle, the owner
+            of a part gets the rest of the bundle as a warm-up, which the leader does not count. So
+            does an owner that gives up a bundle to which a new partition was added.
     """
     sets, rounds = WarmSets(), _Rounds()
+    left: dict[str, ResourceSet] = {}
     for envelope in telemetry:
         record = envelope.record
         sets.take(envelope)
@@ -258,10 +259,13 @@ def check_warmups(
             back = rounds.gave_up.get(envelope.member, EMPTY)
             planned = record.gained & rounds.planned(envelope.generation) - back
             yield from _too_cold(envelope, sets.of(envelope.client), planned, option)
+        if isinstance(record, AssignmentReceived):
+            running = sets.of(envelope.client).running
+            left[envelope.client] = (left.get(envelope.client, EMPTY) & running) | record.revoked
         rounds.take(envelope)
         if with_limits and isinstance(record, WarmupsChanged):
             one = sets.of(envelope.client)
-            count = len(one.running)
+            count = len(one.running - left.get(envelope.client, EMPTY))
             if one.received >= _KNOWN_AFTER and count > option.per_member:
                 yield _violation(
                     envelope, f"{envelope.client} runs {count}, more than {option.per_member}"
