@@ -100,8 +100,8 @@ class Witness:
     violations: list[Violation] = field(factory=list)
     _ever: ResourceSet = EMPTY
     _subscribed: dict[str, set[str]] = field(factory=dict)
-    # The process that must answer a round, the generation, and until when.
-    _asked: tuple[Process, int, int] | None = None
+    # The process that must answer a round, the join that asks it, and until when.
+    _asked: tuple[Process, JoinGroupAnswer, int] | None = None
 
     def __attrs_post_init__(self) -> None:
         """See the answers of the brokers, too."""
@@ -114,7 +114,7 @@ class Witness:
                 network, settings = self.simulation.network, self.simulation.run_settings
                 # A connection serves one request after the other.
                 limit_ms = settings.lead_ms.high + 3 * network.delay_ms.high
-                asked = (process, answer.generation, self._now_ms + limit_ms)
+                asked = (process, answer, self._now_ms + limit_ms)
                 self._asked = None if self.is_hostile(answer.leader_id) else asked
             reply(call, answer)
 
@@ -274,10 +274,12 @@ class Witness:
 
     def _judge_time(self, generation: int) -> None:
         """Check the time for which the present round has waited for its leader."""
-        if self._asked is None or self._asked[1] != generation:
+        if self._asked is None or self._asked[1].generation != generation:
             return
-        process, _, until_ms = self._asked
+        process, answer, until_ms = self._asked
         is_late = self._now_ms > until_ms and process.alive
+        # A member that gave the join up, and joins anew, does not read the answer.
+        is_late = is_late and process.session.member.member_id == answer.leader_id
         if is_late and not self.disturbed & {"", process.name}:
             self._asked = None
             self._object("in time", f"{process.name} has not answered by {until_ms}")

@@ -83,11 +83,12 @@ def _named(assignment: Assignment) -> ResourceSet:
 
 
 def _foreign(member: Member, resources: ResourceSet) -> ResourceSet:
-    topics = {*member.last_join.topics, *member.next_join.topics}
+    last, after = member.last_join, member.next_join
+    topics = {*last.topics, *after.topics}
     if topics.issuperset(resources.names):
         return EMPTY
     foreign = resources - resources.restrict_names(topics)
-    return foreign - member.owned if member.next_join.hands_over else foreign
+    return foreign - member.owned if last.hands_over or after.hands_over else foreign
 
 
 def _beyond(resources: ResourceSet, member: Member, topics: Iterable[str]) -> ResourceSet:

@@ -148,12 +148,14 @@ class LastJoin:
 
     Attributes:
         topics: subscribed names.
+        hands_over: whether the member handed over its resources.
         protocols: names of the offered protocols.
         catalogue_version: version of the group's catalogue, or None.
         sent_at_ms: when it was sent.
     """
 
     topics: tuple[str, ...] = ()
+    hands_over: bool = False
     protocols: tuple[str, ...] = ()
     catalogue_version: int | None = None
     sent_at_ms: int = 0

@@ -170,6 +170,7 @@ def _join_request(turn: Turn) -> JoinGroupRequest:
     offered = offered_subscriptions(member, turn.now_ms)
     join = LastJoin(
         topics=member.next_join.topics,
+        hands_over=member.next_join.hands_over,
         protocols=tuple(name for name, _ in offered),
         catalogue_version=member.next_join.catalogue_version,
         sent_at_ms=turn.now_ms,

@@ -236,6 +236,18 @@ def test_member_that_hands_over_keeps_its_partitions_and_gets_no_others() -> Non
     assert driven.revoked() == []
 
 
+def test_member_that_subscribes_again_after_it_handed_over_keeps_what_the_leader_left_to_it() -> (
+    None
+):
+    """The leader read the join that handed over; the next join follows already."""
+    driven = stable()
+    driven.give(SubscriptionChanged(topics=(), hands_over=True))
+    driven.give(SubscriptionChanged(topics=("U",))).join(2)
+    driven.sync(FOREIGN)
+    assert driven.member.owned == HELD
+    assert driven.revoked() == []
+
+
 def test_static_member_with_another_subscription_says_nothing_about_its_old_assignment() -> None:
     driven = static(DrivenMember()).subscribe("U").join()
     driven.sync(HELD)
