@@ -103,7 +103,7 @@ def test_drain_time_when_every_placement_is_tried_is_within_the_bound(
     owner = np.array([one if one < size else -1 for one in owners[: len(lags)]], dtype=np.int32)
     owning = attrs.evolve(group, owner=owner)
     kept = DrainTimeAssignor(moves_max=0).assign(owning, figures)
-    with mock.patch("coopgroup.core.assignors.drain.assignor.GAIN_MIN", 0):
+    with mock.patch("coopgroup.core.assignors.drain.GAIN_MIN", 0):
         moved = DrainTimeAssignor().assign(owning, figures)
     assert seconds(tuple(moved.tolist())) <= max(bound, seconds(tuple(kept.tolist())) * (1 + 1e-9))
 
