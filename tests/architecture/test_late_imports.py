@@ -9,7 +9,7 @@ import pytest
 from tests.architecture.tree import SOURCE, python_files
 from tests.support.programs import output_of
 
-# Modules that only a command line or a rare option needs.
+# Modules that only a command line, a rare option or a subscription needs.
 LATE = (
     "bokeh",
     "cattrs",
@@ -18,8 +18,11 @@ LATE = (
     "coopgroup.core.telemetry.ledger",
     "kafka.admin",
     "kafka.consumer.group",
+    "kafka.net.connection",
     "kafka.producer",
     "kafka.protocol.admin.topics",
+    "kafka.protocol.api_message",
+    "kafka.record",
     "rich",
 )
 
@@ -74,3 +77,27 @@ def test_consumer_imports_only_what_it_needs() -> None:
     loaded = set(output_of(program).split())
     assert "coopgroup.kafka.consumer" in loaded
     assert sorted(loaded.intersection(LATE)) == []
+
+
+def test_subscribing_thread_imports_what_the_threads_of_the_consumer_need() -> None:
+    """A child inherits the lock of a module that another thread imports during the fork."""
+    program = (
+        "import sys, threading\n"
+        "from coopgroup import CooperativeConsumer\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        found.append((threading.current_thread().name, name))\n"
+        "found = []\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "consumer = CooperativeConsumer(\n"
+        "    {'bootstrap.servers': '127.0.0.1:1', 'group.id': 'g', 'log_level': 0}\n"
+        ")\n"
+        "consumer.subscribe(['t'])\n"
+        "consumer.poll(1.0)\n"
+        "ours = [one for one in found if one[1].startswith(('coopgroup.', 'kafka.'))]\n"
+        "consumer.close()\n"
+        "print(*(f'{name}:{thread}' for thread, name in ours))\n"
+    )
+    imported = [one.split(":") for one in output_of(program).split()]
+    assert "kafka.net.connection" in {name for name, _ in imported}
+    assert [one for one in imported if one[1] != "MainThread"] == []

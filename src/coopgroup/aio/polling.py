@@ -31,6 +31,10 @@ from typing import Final
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+# Imported here, because the polling thread subscribes, and must not import (`GroupDriver.listen`).
+import coopgroup.kafka.membership.bell
+import coopgroup.kafka.rpc.channel
+import coopgroup.kafka.rpc.requests  # noqa: F401
 from coopgroup.aio.callbacks import LoopCallbacks
 from coopgroup.aio.hand_out import BATCHES, HandOut, keys_of
 from coopgroup.kafka.clock import now_s

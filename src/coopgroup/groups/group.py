@@ -202,6 +202,7 @@ class CooperativeGroup:
                 raise RuntimeError("a group can be joined once")
             try:
                 self._driver.start()
+                self._driver.listen()
                 if self._found is not None:
                     self._driver.post(WarmSetDeclared(warm=self._found))
                 self._watcher.start()

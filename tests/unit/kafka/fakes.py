@@ -282,6 +282,7 @@ class FakeDriver:
     on_commit: Callable[[int], None] | None = None
     waited_s: list[float] = field(factory=list)
     reminders: list[float] = field(factory=list)
+    listens: bool = False
     warned: list[tuple[str, dict[str, Any]]] = field(factory=list)
     settings: Any = field(
         factory=lambda: SimpleNamespace(
@@ -293,6 +294,9 @@ class FakeDriver:
     @property
     def sink(self) -> Any:  # noqa: ANN401  (as much of one as is asked for)
         return SimpleNamespace(warn=lambda event, **fields: self.warned.append((event, fields)))
+
+    def listen(self) -> None:
+        self.listens = True
 
     def remind(self, at_s: float) -> None:
         self.reminders.append(at_s)

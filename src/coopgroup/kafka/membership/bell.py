@@ -64,7 +64,7 @@ class TopicBell:
 
     Attributes:
         heard: called on the transport's thread when the group rang.
-        found: called when the bell's partition is found, so that rings will be heard.
+        found: called when a first request for rings was answered, so that later rings are heard.
         warn: called with an event and its fields; None if the topic need not exist.
         timeout_ms: time limit of a request; the broker may hold a Fetch for longer.
     """
@@ -78,6 +78,7 @@ class TopicBell:
     timeout_ms: int
     _place: _Place | None = field(default=None, init=False)
     _offset: int | None = field(default=None, init=False)
+    _hears: bool = field(default=False, init=False)
     _failures: int = field(default=0, init=False)
     _is_finding: bool = field(default=False, init=False)
     _warned: set[str] = field(factory=set, init=False)
@@ -136,7 +137,6 @@ class TopicBell:
             self._try_again(answer)
             return
         self._place = _Place(partition=answer.partition, leader=answer.leader)
-        self.found()
         for _ in range(self._unsent):
             self._send_ring(self._place, is_repeated=False)
         self._unsent = 0
@@ -152,8 +152,10 @@ class TopicBell:
             end = FindEnd(topic=self.topic, partition=place.partition)
             self._send(TopicLane.LISTEN, end, self._take_end, place.leader)
         else:
+            # The first answer shows whether the member has the right to read, so it comes soon.
+            wait_ms = _LISTEN_MS if self._hears else 0
             listen = ListenForRings(
-                topic=self.topic, partition=place.partition, offset=offset, wait_ms=_LISTEN_MS
+                topic=self.topic, partition=place.partition, offset=offset, wait_ms=wait_ms
             )
             self._send(TopicLane.LISTEN, listen, self._take_rings, place.leader)
 
@@ -170,6 +172,9 @@ class TopicBell:
             return
         self._failures = 0
         self._warned.discard("listen")
+        if not self._hears:
+            self._hears = True
+            self.found()
         if self.group_id.encode() in answer.keys:
             self.heard()
         is_behind = answer.end_offset - answer.next_offset > _BEHIND_MAX

@@ -26,7 +26,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from attrs import define, field
@@ -91,7 +91,6 @@ from coopgroup.errors import LocalProtocolError
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_ms, now_s, pause
 from coopgroup.kafka.config.settings import ConsumerSettings
-from coopgroup.kafka.membership.bell import TopicBell
 from coopgroup.kafka.membership.group_events import GroupEvents, outcome_event
 from coopgroup.kafka.membership.group_metadata import Fence
 from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
@@ -102,9 +101,12 @@ from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
-from coopgroup.kafka.rpc.transport import GroupTransport
+from coopgroup.kafka.rpc.transport import GroupTransport, load_connections
 from coopgroup.telemetry import ClaimRefused, Record
 from coopgroup.worker import Worker, require_threads
+
+if TYPE_CHECKING:
+    from coopgroup.kafka.membership.bell import TopicBell
 
 _SHARE_OF_SESSION: Final = 0.25
 _LATE_S_MIN: Final = 0.5
@@ -200,7 +202,7 @@ class GroupDriver:
         calm_until_s: when this thread will act next; None if it awaits an answer, or tries again.
         fence: fence of the current membership, or of the last membership after a loss.
         watcher: begins its work on this thread when it is due.
-        on_bell: called when the cluster has the bell's topic.
+        on_bell: called when the member hears its group's rings.
         is_running: whether the group's thread was started and has not ended.
         member: the member after the last step, for readers on other threads.
     """
@@ -225,7 +227,7 @@ class GroupDriver:
     on_bell: Callable[[], None] = field(default=lambda: None, init=False)
     leader: RoundLeader = field(init=False)
     transport: GroupTransport = field(init=False)
-    _bell: TopicBell | None = field(init=False)
+    _bell: TopicBell | None = field(default=None, init=False)
     _lag_watcher: LagWatcher = field(init=False)
     late: LateThread = field(init=False)
     _session: Session = field(init=False)
@@ -252,9 +254,9 @@ class GroupDriver:
         )
         self.transport = GroupTransport(self.settings.connection, self.sink.warn_of)
         if self.settings.telemetry_topic is not None:
+            load_connections()  # it sends records before a subscription
             timeout_ms = self.settings.member.request_timeout_ms
             self.sink.open_topic(self.settings.telemetry_topic, self.transport, timeout_ms)
-        self._bell = self._new_bell()
         self.commits = PendingCommits(
             timeout_ms=self.settings.member.request_timeout_ms, warn=self.sink.warn_of
         )
@@ -273,22 +275,30 @@ class GroupDriver:
             self.leader.seen = slot.seen
         self._worker = Worker(f"coopgroup-{self.settings.member.group_id}")
 
-    def _new_bell(self) -> TopicBell | None:
-        topic = self.settings.bell_topic
-        if topic is None:
-            return None
-        return TopicBell(
-            transport=self.transport,
-            topic=topic,
-            group_id=self.settings.member.group_id,
-            heard=lambda: self.post(BellRang()),
-            found=self._find_bell,
-            warn=self.sink.warn if self.settings.names_bell else None,
-            timeout_ms=self.settings.member.request_timeout_ms,
-        )
+    def listen(self) -> None:
+        """Begin to listen for rings, before the first subscription; repeated calls change nothing.
 
-    def _find_bell(self) -> None:
-        self.on_bell()
+        Call it on a thread of the application. It imports kafka-python: 95 ms of CPU time, which a
+        consumer without a subscription does not need. If a background thread imported it, a child
+        that is forked meanwhile would inherit a module's lock that no thread releases.
+        """
+        from coopgroup.kafka.membership.bell import TopicBell  # noqa: PLC0415 - see above
+
+        load_connections()
+        topic = self.settings.bell_topic
+        with self._lock:
+            if topic is None or self._bell is not None:
+                return
+            self._bell = TopicBell(
+                transport=self.transport,
+                topic=topic,
+                group_id=self.settings.member.group_id,
+                heard=lambda: self.post(BellRang()),
+                found=self.on_bell,
+                warn=self.sink.warn if self.settings.names_bell else None,
+                timeout_ms=self.settings.member.request_timeout_ms,
+            )
+        self._bell.start()
 
     @property
     def _told(self) -> Application:
@@ -319,8 +329,6 @@ class GroupDriver:
         _running.add(self)
         self.transport.start()
         self.sink.start_reports(self, self.settings.telemetry_report_ms)
-        if self._bell is not None:
-            self._bell.start()
         self.is_running = True
         self._worker.submit(self._run)
 

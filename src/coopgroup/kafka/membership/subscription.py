@@ -61,6 +61,7 @@ class Subscription:
         """
         wish = _read_wish(topics)
         self._leave_behind()
+        self.driver.listen()
         self.listener.callbacks = callbacks
         if self._wish is None:
             self.driver.polled_at_s = now_s()  # the time without a subscription does not count

@@ -40,11 +40,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from attrs import define, field, frozen
 from kafka.net.selector import NetworkSelector
-from kafka.protocol.metadata import MetadataRequest
 
 from coopgroup.core.member.effects import Lane
 from coopgroup.core.model.group_api import (
@@ -54,11 +53,12 @@ from coopgroup.core.model.group_api import (
     OffsetCommitRequest,
 )
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
-from coopgroup.kafka.rpc.channel import Call, Channel
 from coopgroup.kafka.rpc.outcomes import FailureKind, HandshakeError, Outcome, TransportFailure
 from coopgroup.kafka.rpc.questions import OtherRequest, Question
-from coopgroup.kafka.rpc.requests import build_message, read_answer
 from coopgroup.worker import Worker
+
+if TYPE_CHECKING:
+    from coopgroup.kafka.rpc.channel import Channel
 
 THREAD_PREFIX: Final = "coopgroup-transport-"
 """Prefix of the names of threads that run coopgroup's own connections."""
@@ -220,6 +220,7 @@ class GroupTransport:
             RuntimeError: the transport is not running.
             ValueError: a request without a node that not every broker answers.
         """
+        load_connections()
         if node is None and not _asks_any_broker(request):
             raise ValueError(f"{type(request).__name__} needs the group coordinator as its node")
         job = _Job(
@@ -352,6 +353,9 @@ class GroupTransport:
     def _submit(
         self, job: _Job, address: Address, deadline: float, on_done: Callable[[Outcome], None]
     ) -> None:
+        from coopgroup.kafka.rpc.channel import Call  # noqa: PLC0415 - see `load_connections`
+        from coopgroup.kafka.rpc.requests import build_message  # noqa: PLC0415 - see `load_connections`
+
         channel = self._channel(job.lane, address)
         try:
             message = build_message(job.request)
@@ -394,6 +398,8 @@ class GroupTransport:
                 self._report(HandshakeError(outcome.message))
 
     def _channel(self, lane: AnyLane, address: Address) -> Channel:
+        from coopgroup.kafka.rpc.channel import Channel  # noqa: PLC0415 - see `load_connections`
+
         key = (lane, *address)
         channel = self._channels.get(key)
         if channel is None:
@@ -469,6 +475,10 @@ class GroupTransport:
                 sorted((broker.host, broker.port) for broker in outcome.brokers)
             )
 
+        from kafka.protocol.metadata import MetadataRequest  # noqa: PLC0415 - see `load_connections`
+
+        from coopgroup.kafka.rpc.channel import Call  # noqa: PLC0415 - see `load_connections`
+
         self._channel(lane, address).submit(
             Call(
                 message=MetadataRequest(topics=[], allow_auto_topic_creation=False),
@@ -476,6 +486,16 @@ class GroupTransport:
                 on_done=on_done,
             )
         )
+
+
+def load_connections() -> None:
+    """Import kafka-python's connections and messages: 45 ms of CPU time, for a consumer at rest.
+
+    This runs on the thread of the first request. If the transport's thread imported them, a child
+    that is forked meanwhile would inherit a module's lock that no thread releases.
+    """
+    import coopgroup.kafka.rpc.channel  # noqa: PLC0415
+    import coopgroup.kafka.rpc.requests  # noqa: F401, PLC0415
 
 
 def _asks_any_broker(request: GroupRequest | Question) -> bool:
@@ -492,6 +512,8 @@ def _by_address(item: tuple[tuple[AnyLane, str, int], Channel]) -> tuple[str, st
 def _read(request: GroupRequest | Question, outcome: Outcome) -> Outcome:
     if isinstance(outcome, TransportFailure):
         return outcome
+    from coopgroup.kafka.rpc.requests import read_answer  # noqa: PLC0415 - see `load_connections`
+
     try:
         return read_answer(request, outcome)
     except Exception as error:  # noqa: BLE001 -- the request must have an outcome

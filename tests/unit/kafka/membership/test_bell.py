@@ -134,7 +134,15 @@ def test_topic_that_nobody_named_may_be_missing_and_is_found_when_it_comes(host:
     host.transport.answer(FindPartition, FoundPartition(error_code=3))
     assert (host.transport.run(), host.warnings, host.found) == (300.0, [], 0)
     host.transport.answer(FindPartition, FOUND)
-    assert host.found == 1
+    host.transport.answer(FindEnd, EndAnswer(error_code=0, offset=5))
+    host.transport.answer(ListenForRings, RingsAnswer(error_code=29, next_offset=5))
+    assert (host.transport.run(), host.found) == (300.0, 0)  # without the right to read
+    host.transport.answer(FindPartition, FOUND)
+    host.transport.answer(FindEnd, EndAnswer(error_code=0, offset=5))
+    for wait_ms in (0, 30_000):
+        answer = RingsAnswer(error_code=0, next_offset=5, end_offset=5)
+        request, _ = host.transport.answer(ListenForRings, answer)
+        assert (request.wait_ms, host.found) == (wait_ms, 1)
 
 
 # --- ringing ---------------------------------------------------------------------------------

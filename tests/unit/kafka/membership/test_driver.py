@@ -371,8 +371,11 @@ def test_member_hears_rings_and_rings_as_it_leaves(
         bells.append(FakeBell(given))
         return bells[-1]
 
-    monkeypatch.setattr("coopgroup.kafka.membership.driver.TopicBell", make)
+    monkeypatch.setattr("coopgroup.kafka.membership.bell.TopicBell", make)
     with running(hand, more=SLOW) as (driver, group):
+        assert bells == []
+        driver.listen()
+        driver.listen()
         subscribe(hand, driver)
         (bell,) = bells
         assert (bell.given["topic"], bell.given["group_id"]) == ("bell", "g")

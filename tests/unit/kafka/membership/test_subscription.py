@@ -58,6 +58,7 @@ def test_members_warm_set_is_declared_before_its_topics_are_watched(watcher: Wat
         WarmSetDeclared(warm=None),
     ]
     assert [events for events, _ in watcher.wishes] == [0, 1, 2, 2]
+    assert watcher.driver.listens
 
 
 @pytest.mark.parametrize("name", ["o", "a.b_c-D9", "...", "x" * 249, "__consumer_offsets"])
