@@ -106,11 +106,13 @@ def test_target_when_reached_is_kept(
 def test_highest_lag_of_a_topic_is_no_higher_than_without_moves(
     group: GroupSnapshot, values: list[int]
 ) -> None:
-    """Each exchange relieves the slower of two members."""
+    """Each exchange relieves the slower of two members, unless the gain is not worth a move."""
     lags = _lags(group, values)
     none, some = (LagAwareAssignor(moves_max=moves).assign(group, lags) for moves in (0, None))
     before, after = _topics(group, none, lags), _topics(group, some, lags)
-    assert all(after[name].loads[-1] <= before[name].loads[-1] for name in after)
+    for name, topic in after.items():
+        gain_min = 0.05 * sum(topic.loads) / len(topic.loads)
+        assert topic.loads[-1] <= before[name].loads[-1] + gain_min
 
 
 def _moved(group: GroupSnapshot, target: Int32Array) -> int:
