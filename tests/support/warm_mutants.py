@@ -10,14 +10,14 @@ from tests.support.mutants import Mutant
 # fmt: off
 WARM_MUTANTS: Final = (
     # --- the member
-    (25, Mutant("a warm set is kept without a wish", "member.warming:take_warmups",
+    (51, Mutant("a warm set is kept without a wish", "member.warming:take_warmups",
                 "warm=before.warm & wanted,", "warm=before.warm,")),
     (164, Mutant("a cancelled warm-up stays begun", "member.warming:take_warmups",
                  "begun=(before.begun & wanted) | begin,", "begun=before.begun | begin,")),
     (260, Mutant("a failed warm-up counts as warm", "member.warming:_take_failed",
                 "warm=before.warm - failed,", "warm=before.warm | failed,")),
     # --- the leader
-    (9, Mutant("moves do not wait for their warm-ups", "policies.warming.moves:stage_held",
+    (30, Mutant("moves do not wait for their warm-ups", "policies.warming.moves:stage_held",
                "if held.any():", "if False:")),
     (6, Mutant("limits of members do not count", "policies.warming.standbys:Slots.fill",
                "rank < self.left_of[members]", "rank >= 0")),

@@ -583,7 +583,7 @@ class GroupDriver:
             self.post(attrs.evolve(effect.answered, partition_counts=counts))
 
         lane, request, node = Lane.COMMIT, FindTopics(names=effect.topics), self.member.coordinator
-        self._ask(lane, request, on_answer, node, self.settings.lookup_timeout_ms)
+        self._ask(lane, request, on_answer, node, self.settings.member.request_timeout_ms)
 
     def _send(self, effect: Send) -> None:
         request_id = effect.request_id

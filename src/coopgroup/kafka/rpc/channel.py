@@ -212,7 +212,8 @@ class Channel:
             )
         )
         self._end_given_up(call)
-        if is_current or self._is_renewing:
+        # A call that was never sent waits for the renewal, which hangs.
+        if is_current or (self._is_renewing and not call.sent):
             self._give_up_connection()
 
     def _give_up_connection(self) -> None:

@@ -19,18 +19,23 @@ class _EndsApart:
     """Reports the end, or a failure, with the read after the last bytes."""
 
     _has_bytes = False
+    _failure: OSError | None = None
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         """Receive bytes as any socket that does not block."""
         base: Any = super()
+        if self._failure is not None:  # the system reports it only once
+            failure, self._failure = self._failure, None
+            raise failure
         try:
             received: bytes = base.recv(buflen, flags)
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise
-        except OSError:
+        except OSError as error:
             if not self._has_bytes:
                 raise
-            received = b""
+            self._has_bytes, self._failure = False, error
+            raise BlockingIOError from None
         if received:
             self._has_bytes = True
         elif self._has_bytes:
