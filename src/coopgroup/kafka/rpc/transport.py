@@ -489,9 +489,9 @@ class GroupTransport:
 
 
 def load_connections() -> None:
-    """Import kafka-python's connections and messages: 45 ms of CPU time, for a consumer at rest.
+    """Import kafka-python's connections and messages, which take 45 ms of CPU time.
 
-    This runs on the thread of the first request. If the transport's thread imported them, a child
+    The thread of the first request does this. If the transport's thread imported them, a child
     that is forked meanwhile would inherit a module's lock that no thread releases.
     """
     import coopgroup.kafka.rpc.channel  # noqa: PLC0415
