@@ -132,8 +132,8 @@ class CooperativeGroup:
         # joins.
         self._lock = threading.RLock()
         shared = settings.shared
-        opened = (self._driver.slot, shared.telemetry_file, shared.telemetry_topic)
-        if any(one is not None for one in opened):  # otherwise a forked child may join
+        made = (self._driver.slot, shared.telemetry_file, shared.telemetry_topic)
+        if any(one is not None for one in made):  # otherwise a forked child may join
             keep_to_process(self, *_PARTS)
 
     def _put_together(
