@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import atexit
 import math
+import os
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -133,6 +134,8 @@ _JOIN_S: Final = 2.0
 # How old a log end offset may be.
 _ENDS_S: Final = 0.5
 _running: Final[weakref.WeakSet[Polling]] = weakref.WeakSet()
+# A forked child has no such threads, but perhaps a lock that a thread held during the fork.
+os.register_at_fork(after_in_child=_running.clear)
 
 
 @atexit.register
@@ -176,6 +179,7 @@ class Polling:
     _full_since_s: float | None = field(default=None, init=False)
     _unawaited: Unawaited = field(init=False)
     _pace: Pace = field(factory=Pace, init=False)
+    _home_pid: int = field(factory=os.getpid, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.parts.fetching.record_buffer.is_shared = True
@@ -201,7 +205,10 @@ class Polling:
         """Let the thread end without callbacks and commits: the application is gone.
 
         Garbage is collected at any moment, on any thread. So this call takes only reentrant locks.
+        In a forked child, which may have a lock that was held during the fork, it takes none.
         """
+        if os.getpid() != self._home_pid:
+            return
         self._is_over = self.callbacks.is_dropped = True
         self.parts.driver.inbox.wake()
 

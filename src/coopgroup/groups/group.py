@@ -131,7 +131,10 @@ class CooperativeGroup:
         # Guards both flags. Reentrant: a signal handler may close the group while its thread
         # joins.
         self._lock = threading.RLock()
-        keep_to_process(self, *_PARTS)
+        shared = settings.shared
+        made = (self._driver.slot, shared.telemetry_file, shared.telemetry_topic)
+        if any(one is not None for one in made):  # otherwise a forked child may join
+            keep_to_process(self, *_PARTS)
 
     def _put_together(
         self,
@@ -196,6 +199,7 @@ class CooperativeGroup:
         Raises:
             RuntimeError: the group was joined before, or is closed.
         """
+        keep_to_process(self, *_PARTS)
         # Close after the lock is released: closing runs the application's log handlers.
         with ExitStack() as unlocked, self._lock:
             if self._joined or self._closed:

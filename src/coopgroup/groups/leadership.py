@@ -97,10 +97,9 @@ class Leadership:
             policy=policy,
             assignor=assignor,
         )
-        keep_to_process(self, "_group", "_lock")
 
     def __enter__(self) -> Self:
-        self._group.join()
+        self.join()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -112,6 +111,7 @@ class Leadership:
         Raises:
             RuntimeError: the group was joined before, or is closed.
         """
+        keep_to_process(self, "_group", "_lock")
         self._group.join()
 
     def close(self) -> None:

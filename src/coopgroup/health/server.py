@@ -15,6 +15,8 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final, Protocol, Self
 
+from attrs import define
+
 from coopgroup.errors import ConfigurationError
 from coopgroup.health.answers import Answer, live, ready
 from coopgroup.health.hosts import is_loopback, is_own_host
@@ -26,7 +28,10 @@ _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 # For a whole request and its answer.
 _REQUEST_S_MAX: Final = 10.0
 # Beyond this number, the oldest connection is cut.
-_CONNECTIONS_MAX: Final = 32
+_CONNECTIONS_MAX: Final = 128
+# Beyond this number, connections are cut that are open for longer than this time.
+_CROWD: Final = 32
+_CROWD_S: Final = 1.0
 # Many new connections at the same moment must not delay a probe.
 _BACKLOG: Final = 128
 _HEAD_BYTES_MAX: Final = 32_768
@@ -167,6 +172,13 @@ class _Answers:
         return [one.health() for one in self._members]
 
 
+@define(eq=False)
+class _Connection:
+    writer: asyncio.StreamWriter
+    opened_s: float
+    has_request: bool = False
+
+
 class _Requests:
     """Reads requests and answers them, with a bound on their number and on the time of each."""
 
@@ -174,32 +186,47 @@ class _Requests:
         self._answer_path = answer_path
         self._needs_own_host = needs_own_host
         # The oldest first.
-        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._open: dict[asyncio.Task[None], _Connection] = {}
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the one request of a connection."""
         task = asyncio.current_task()
         assert task is not None
-        if len(self._open) >= _CONNECTIONS_MAX:
-            oldest = next(iter(self._open))
-            self._open.pop(oldest).transport.abort()
-        self._open[task] = writer
+        now_s = asyncio.get_running_loop().time()
+        self._make_room(now_s)
+        connection = self._open[task] = _Connection(writer, now_s)
+        # `drain` waits until the socket has taken the whole answer.
+        writer.transport.set_write_buffer_limits(high=0)
         try:
             # A client that disconnects early is no error of this process, and worth no traceback.
             with suppress(TimeoutError, OSError, ValueError):
                 async with asyncio.timeout(_REQUEST_S_MAX):
                     first, hosts = await _read_head(reader)
+                    connection.has_request = True
                     writer.write(self._answer(first, hosts))
                     await writer.drain()
                     writer.write_eof()
         finally:
             self._open.pop(task, None)
-            writer.close()
+            # `close` would keep the socket until the client has read the answer, perhaps for ever.
+            writer.transport.abort()
 
     async def end(self) -> None:
-        """Wait for the requests in progress."""
+        """Wait for the requests in progress, and cut connections without a request."""
+        for one in self._open.values():
+            if not one.has_request:
+                one.writer.transport.abort()
         if self._open:
             await asyncio.wait(self._open, timeout=_REQUEST_S_MAX)
+
+    def _make_room(self, now_s: float) -> None:
+        """Cut the oldest connections if there are too many; a burst of probes is answered."""
+        while len(self._open) >= _CROWD:
+            oldest, connection = next(iter(self._open.items()))
+            if len(self._open) < _CONNECTIONS_MAX and now_s - connection.opened_s < _CROWD_S:
+                return
+            del self._open[oldest]
+            connection.writer.transport.abort()
 
     def _answer(self, first: str, hosts: list[str]) -> bytes:
         """Return the bytes of the answer to a first line and the values of all headers Host."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import urllib.request
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
 import pytest
@@ -13,8 +15,11 @@ from attrs import define, evolve
 from coopgroup.errors import ConfigurationError
 from coopgroup.health import HealthServer, serve
 from coopgroup.health import server as server_module
-from coopgroup.health.server import _Answers
+from coopgroup.health.answers import Answer
+from coopgroup.health.server import _Answers, _Requests
 from coopgroup.kafka.health.value import DEFAULT_LIMITS, Health
+from tests.support.by_hand import Hand, by_hand
+from tests.support.virtual_loop import run_virtual, time_passes
 
 LIMIT_S = 60.0  # of a request; only a broken server reaches it
 FINE = Health(group_id="g", generation=1, state="stable", is_joined=True)
@@ -124,13 +129,19 @@ def _dripping(server: HealthServer) -> socket.socket:
     return drip
 
 
-def test_connections_that_drip_hold_no_thread_and_keep_no_probe_out() -> None:
+@pytest.mark.parametrize(("connections_max", "crowd_s"), [(64, 600.0), (128, 0.0)])
+def test_connections_that_drip_hold_no_thread_and_keep_no_probe_out(
+    monkeypatch: pytest.MonkeyPatch, connections_max: int, crowd_s: float
+) -> None:
+    """The oldest ones are cut: beyond the maximum always, beyond a crowd after some time."""
+    monkeypatch.setattr(server_module, "_CONNECTIONS_MAX", connections_max)
+    monkeypatch.setattr(server_module, "_CROWD_S", crowd_s)
     with serve(0, Member()) as server, ExitStack() as clients:
         drips = [clients.enter_context(_dripping(server)) for _ in range(120)]
         assert _get(server, "/livez")[0] == 200
         with suppress(ConnectionResetError):
-            assert drips[0].recv(1) == b""  # the oldest one is cut
-        assert len(server._requests._open) <= server_module._CONNECTIONS_MAX  # noqa: SLF001
+            assert drips[0].recv(1) == b""
+        assert len(server._requests._open) <= (64 if crowd_s else server_module._CROWD)  # noqa: SLF001
         names = [one.name for one in threading.enumerate()]
         assert names.count("coopgroup-health") == 1
 
@@ -140,6 +151,87 @@ def test_request_that_takes_too_long_is_cut(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(server_module, "_REQUEST_S_MAX", 0.05)
     with serve(0, Member()) as server, _dripping(server) as drip, suppress(ConnectionResetError):
         assert drip.recv(1) == b""
+
+
+@pytest.fixture
+def hand() -> Iterator[Hand]:
+    with by_hand() as hand:
+        yield hand
+
+
+REQUEST = b"GET /metrics HTTP/1.0\r\n\r\n"
+
+
+async def _asked(
+    requests: _Requests, clients: ExitStack, request: bytes
+) -> tuple[asyncio.Task[None], asyncio.WriteTransport, socket.socket]:
+    """Serve a client that has sent its bytes, and does not read."""
+    client, own = socket.socketpair()
+    clients.enter_context(client)
+    client.settimeout(LIMIT_S)
+    client.sendall(request)
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+    reader, writer = await asyncio.open_connection(sock=own)
+    task = asyncio.create_task(requests.answer(reader, writer))
+    return task, writer.transport, client
+
+
+def _requests(content: bytes = b"") -> _Requests:
+    return _Requests(lambda _: Answer(200, "text/plain", content), needs_own_host=False)
+
+
+@pytest.mark.parametrize("size", [40_000, 8_000_000])
+def test_client_that_does_not_read_its_answer_is_cut(hand: Hand, size: int) -> None:
+    """Asyncio would keep its socket and the rest of the answer for ever."""
+
+    async def serve_one() -> None:
+        with ExitStack() as clients:
+            task, transport, client = await _asked(_requests(b"x" * size), clients, REQUEST)
+            await task
+            assert transport.get_write_buffer_size() == 0
+            await time_passes()
+            assert len(b"".join(iter(lambda: client.recv(65_536), b""))) < size
+
+    run_virtual(hand, serve_one())
+
+
+def test_burst_of_probes_is_answered() -> None:
+    """All connections are accepted in the same step of the loop."""
+
+    async def serve_all() -> None:
+        loop = asyncio.get_running_loop()
+        with ExitStack() as last_first:
+            listening = socket.create_server(("127.0.0.1", 0), backlog=128)
+            clients = [
+                last_first.enter_context(socket.create_connection(listening.getsockname()))
+                for _ in range(90)
+            ]
+            for client in clients:
+                client.sendall(REQUEST)
+                client.settimeout(0.0)
+            async with await asyncio.start_server(_requests().answer, sock=listening):
+                heard = [loop.sock_recv(client, 65_536) for client in clients]
+                answers = await asyncio.gather(*heard, return_exceptions=True)
+        assert [b" 200 OK" in one for one in answers if isinstance(one, bytes)] == [True] * 90
+
+    asyncio.run(serve_all())
+
+
+@pytest.mark.parametrize(("request_", "wait_s"), [(b"", 0.0), (REQUEST[:-2], 0.0), (REQUEST, 9.0)])
+def test_end_waits_only_for_requests(hand: Hand, request_: bytes, wait_s: float) -> None:
+    """`HealthServer.close` must not wait for a silent client."""
+
+    async def end() -> None:
+        requests = _requests(b"x" * 8_000_000)
+        with ExitStack() as clients:
+            task, *_ = await _asked(requests, clients, request_)
+            await time_passes(1.0)
+            begun_s = hand.now_s
+            await requests.end()
+            assert hand.now_s - begun_s == pytest.approx(wait_s)
+            assert task.done()
+
+    run_virtual(hand, end())
 
 
 @pytest.mark.parametrize(

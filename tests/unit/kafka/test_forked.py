@@ -1,5 +1,7 @@
 """A forked child cannot use the members of its parent, and learns why at once."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.programs import output_of
@@ -91,6 +93,47 @@ in_child(
     ("health", consumer.health),
 )
 """
+LOCKED = """
+import gc
+class Closing:
+    def close(self):
+        global consumer
+        del consumer
+        gc.collect()
+async def begin():
+    global consumer
+    consumer = AsyncCooperativeConsumer(KEYS, "orders")
+    await consumer.start()
+asyncio.new_event_loop().run_until_complete(begin())
+polling, is_held = consumer._polling, threading.Event()
+def hold():
+    with polling.parts.driver.inbox._lock:
+        is_held.set()
+        threading.Event().wait()
+threading.Thread(target=hold, daemon=True).start()
+is_held.wait()
+in_child(Closing())
+"""
+MADE_GROUP = """
+del KEYS["log_level"]
+group = CooperativeGroup(KEYS, catalogue=[("task", 1)], start=print, stop=print)
+"""
+MADE_LEADERSHIP = """
+del KEYS["log_level"]
+group = Leadership(KEYS)
+"""
+JOINED_IN_CHILD = """
+class Joining:
+    def close(self):
+        group.join()
+        in_child(group, ("join", group.join), ("health", group.health))
+        group.health()
+        group.close()
+in_child(Joining())
+"""
+REFUSED_IN_CHILD = """
+in_child(group, ("join", group.join), ("health", group.health))
+"""
 END = """
 sys.stdout.flush()
 os._exit(0)
@@ -105,3 +148,27 @@ os._exit(0)
 def test_call_in_a_forked_child_says_why_and_close_does_nothing(program: str) -> None:
     """The first call, and `close`, waited for threads that only the parent has."""
     assert output_of(f"{CHECK}{program}{END}") == "0\n"
+
+
+def test_forked_child_ends_although_a_thread_held_the_lock_of_a_consumer() -> None:
+    """The child collected the consumer, and ended its polling thread at exit."""
+    assert output_of(f"{CHECK}{LOCKED}{END}") == "0\n"
+
+
+@pytest.mark.parametrize("made", [MADE_GROUP, MADE_LEADERSHIP], ids=["group", "leadership"])
+def test_group_is_joined_in_the_child_that_was_forked_before(made: str) -> None:
+    """As prefork servers do, which make it in the parent."""
+    assert output_of(f"{CHECK}{made}{JOINED_IN_CHILD}{END}") == "0\n0\n"
+
+
+@pytest.mark.parametrize("made", [MADE_GROUP, MADE_LEADERSHIP], ids=["group", "leadership"])
+@pytest.mark.parametrize(
+    "key", ["coopgroup.state.dir", "coopgroup.telemetry.file", "coopgroup.telemetry.topic"]
+)
+def test_group_that_has_opened_something_belongs_to_the_parent(
+    tmp_path: Path, made: str, key: str
+) -> None:
+    keys = f"KEYS[{key!r}] = {str(tmp_path / 'opened')!r}\n"
+    if key.endswith("topic"):
+        keys = f"KEYS[{key!r}] = 'opened'\n"
+    assert output_of(f"{CHECK}{keys}{made}{REFUSED_IN_CHILD}{END}") == "0\n"

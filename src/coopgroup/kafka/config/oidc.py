@@ -19,8 +19,17 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
 from typing import Any, Final
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
+from urllib.request import (
+    BaseHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    Request,
+    build_opener,
+)
 
 from attrs import define, field
 
@@ -102,12 +111,7 @@ class ClientCredentials:
 
     def _ask(self) -> bytes:
         """Return the endpoint's answer."""
-        # Slow to import, and only needed here.
-        from http.client import HTTPException  # noqa: PLC0415
-        from urllib.error import HTTPError  # noqa: PLC0415
-        from urllib.request import HTTPSHandler, Request, build_opener  # noqa: PLC0415
-
-        handlers = [_no_redirects()]
+        handlers: list[BaseHandler] = [_NoRedirects()]
         if self.tls is not None:
             handlers.append(HTTPSHandler(context=self.tls))
         login = base64.b64encode(f"{self.client_id}:{self.client_secret}".encode()).decode()
@@ -136,15 +140,11 @@ class ClientCredentials:
         return answer
 
 
-def _no_redirects() -> Any:  # noqa: ANN401  (its class is only known here)
-    """Return a handler that follows no redirect: the next host would get the client's secret."""
-    from urllib.request import HTTPRedirectHandler  # noqa: PLC0415
+class _NoRedirects(HTTPRedirectHandler):
+    """Follows no redirect: the next host would get the client's secret."""
 
-    class _NoRedirects(HTTPRedirectHandler):
-        def redirect_request(self, *_: object) -> None:
-            return None
-
-    return _NoRedirects()
+    def redirect_request(self, *_: object) -> None:
+        return None
 
 
 def _kind(error: Exception) -> str:
@@ -158,7 +158,7 @@ def _kind(error: Exception) -> str:
     return named or type(reason).__name__
 
 
-def _reason(error: Any) -> str:  # noqa: ANN401  (an HTTPError)
+def _reason(error: HTTPError) -> str:
     """Return the name of the error in the answer, if it is one of RFC 6749."""
     try:
         name = json.loads(error.read(_ANSWER_BYTES_MAX))["error"]

@@ -8,6 +8,7 @@ from kafka.net.connection import KafkaConnection
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_connection_settings
+from tests.support.programs import output_of
 
 SERVER = {"bootstrap.servers": "localhost:9092"}
 SCRAM = SERVER | {
@@ -108,3 +109,30 @@ def test_setting_without_effect_is_refused(key: str, value: object, expected: st
     assert (caught.value.field, caught.value.value) == (key, value)
     assert caught.value.expected == expected
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
+def test_modules_of_sasl_are_imported_on_the_thread_of_the_caller(mechanism: str) -> None:
+    """A child that is forked while another thread imports a module can never import it."""
+    keys = {
+        "bootstrap.servers": "127.0.0.1:1",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+    }
+    if mechanism == "PLAIN":
+        keys |= {"sasl.username": "u", "sasl.password": "p"}
+    else:
+        keys |= {
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:1/token",
+            "sasl.oauthbearer.client.id": "u",
+            "sasl.oauthbearer.client.secret": "p",
+        }
+    late = ("coopgroup.kafka.rpc.authentication", "http.client", "urllib.error", "urllib.request")
+    program = (
+        "import sys\n"
+        "from coopgroup.kafka.config.connection_settings import read_connection_settings\n"
+        f"read_connection_settings({keys})\n"
+        f"print(*set({late}) - set(sys.modules))\n"
+    )
+    assert output_of(program) == "\n"
