@@ -427,6 +427,17 @@ claim(
     (0, 91_000, None, AS_OF_MS - 91_000, 6_000),
     (1, 91_000, None, AS_OF_MS - 91_000, AS_OF_MS - 91_000),  # nothing shows waiting records
 )
+STORIES["died twice"] = Story(  # its process joins again and dies at once
+    states=(*DEATH, State(at_ms=110_000, generation=3)),
+    commits=WORK,
+    lag=(waiting(80_000, 0), waiting(95_000, 9)),
+)
+claim(
+    "a crash loop ends no open outage",
+    *("died twice", "outages", TIMES),
+    (0, 91_000, None, AS_OF_MS - 91_000, 6_000),
+    (1, 91_000, None, AS_OF_MS - 91_000, AS_OF_MS - 91_000),
+)
 claim(
     "the death of a group costs what its open outages have cost so far",
     *("died", "rebalances"),

@@ -103,7 +103,7 @@ def hot_frames(spark: SparkSession) -> dict[str, DataFrame]:
     found["outages"] = outages_of(changes, commits, table("lag"), patience)
     found["worked"] = worked_commits(commits, states)
     found["open outages"] = open_outages_of(
-        *(numbered, holders, states, cut(found["worked"]), table("lag")), as_of_ms=9
+        *(numbered, holders, cut(found["worked"]), table("lag")), as_of_ms=9
     )
     found["rebalances"] = rebalances_of(numbered, present, changes, cut(found["outages"]))
     found["departures"] = departures_of(present, states, holders, commits)

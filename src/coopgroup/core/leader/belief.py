@@ -19,8 +19,8 @@ against false claims are in this file. `resolve_claims` decides between the rema
    in the last round.
 3. A member that had to stop a resource may still be working, so its claim counts until the member
    gives it up. Exception: the member was never known to own the resource. It claimed the resource
-   together with another member, against a newer claim, or without a subscription. Such a claim
-   counts no longer than the leader's `max.poll.interval.ms`.
+   together with another member, against a newer claim, or without a subscription and without
+   handing over. Such a claim counts no longer than the leader's `max.poll.interval.ms`.
 
 A leader without memory believes more: any possible claim may be true.
 """
@@ -116,11 +116,13 @@ def remember_given(
         return attrs.evolve(state, given=())
     last = _LastRound.of(context)
     rightful: Sequence[ResourceSet] = ()
+    granted: ResourceSet | None = None  # of a large group slow to unite
     given = []
     for number, (claim, share) in enumerate(zip(believed.claims, assigned, strict=True)):
         before, told = last.given_to(claim), claim.owned - share
         if not claim.readable:
-            given.append(last.unheard(claim, before, ResourceSet.union_all([EMPTY, *assigned])))
+            granted = ResourceSet.union_all([EMPTY, *assigned]) if granted is None else granted
+            given.append(last.unheard(claim, before, granted))
             continue
         revoked: list[Revoked] = []
         for one in () if before is None else before.revoked:
@@ -311,5 +313,6 @@ def _sum(one: ResourceSet | None, other: ResourceSet | None) -> ResourceSet | No
 
 
 def _rightful(group: GroupSnapshot) -> Sequence[ResourceSet]:
-    keeps = group.may_hold(group.owner)
+    hands_over = np.array([*(one.hands_over for one in group.members), False], dtype=np.bool_)
+    keeps = group.may_hold(group.owner) | hands_over[group.owner]  # the last one is of `NOBODY`
     return group.by_member(np.where(keeps, group.owner, NOBODY).astype(np.int32))

@@ -237,6 +237,7 @@ class GroupDriver:
     # Reentrant, because a signal handler may close the consumer while its thread holds the lock.
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
     _stopped: bool = field(default=False, init=False)
+    _known_id: str = field(default="", init=False)
     # The time at which the application wants to be woken, and the last such time that was served.
     _remind_at_s: float = field(default=math.inf, init=False)
     _reminded_s: float = field(default=math.inf, init=False)
@@ -383,7 +384,10 @@ class GroupDriver:
     def write(self, record: Record) -> None:
         """Write a record of the application to telemetry; for any thread."""
         member = self.member
-        self.sink.write(record, member_id=member.member_id, generation=member.claim_generation)
+        if member.member_id:
+            self._known_id = member.member_id
+        # What was lost stops after its id is gone: the record belongs to the lost membership.
+        self.sink.write(record, member_id=self._known_id, generation=member.claim_generation)
 
     def stop(self) -> None:
         """End the threads; unfinished commits end with UNKNOWN_MEMBER_ID."""

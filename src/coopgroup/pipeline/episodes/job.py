@@ -145,7 +145,7 @@ def _of_states(
     work = keep(worked_commits(commits, states))
     gaps = outages_of(changes, work, lag, patience_of(present))
     if as_of_ms is not None:
-        gaps = gaps.unionByName(open_outages_of(numbered, holders, states, work, lag, as_of_ms))
+        gaps = gaps.unionByName(open_outages_of(numbered, holders, work, lag, as_of_ms))
     outages = keep(gaps)
     return {
         "rebalances": rebalances_of(numbered, present, changes, outages),

@@ -218,7 +218,6 @@ def _judged(rows: DataFrame, patience: DataFrame) -> DataFrame:
 def open_outages_of(
     numbered: DataFrame,
     holders: DataFrame,
-    states: DataFrame,
     commits: DataFrame,
     lag: DataFrame,
     as_of_ms: int,
@@ -230,7 +229,6 @@ def open_outages_of(
     Args:
         numbered: from `rebalances.numbered_steps`.
         holders: from `processes.holders_of`.
-        states: from `processes.states_of`.
         commits: from `processes.worked_commits`.
         lag: the table; may be empty.
         as_of_ms: end of the history.
@@ -238,7 +236,7 @@ def open_outages_of(
     Returns:
         The columns of `outages_of`.
     """
-    newest = states.groupBy("group").agg(sql.max("state").alias("state"))
+    newest = numbered.groupBy("group").agg(sql.max("state").alias("state"))
     died = numbered.join(newest, ["group", "state"])
     died = died.where((sql.col("member_count") == 0) & sql.col("ended_ms").isNull())
     died = died.select(

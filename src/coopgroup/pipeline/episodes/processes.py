@@ -118,19 +118,15 @@ def worked_commits(commits: DataFrame, states: DataFrame) -> DataFrame:
         commits: the table.
         states: from `states_of`.
     """
-    order = Window.partitionBy("of").orderBy("since")
-    empty = states.select(
-        sql.col("group").alias("of"), sql.col("source_offset").alias("since"), "member_count"
-    )
-    empty = empty.withColumn("until", sql.lead("since").over(order))
-    empty = empty.where(sql.col("member_count") == 0).drop("member_count")
-    offset = sql.col("source_offset")
-    is_within = (offset > sql.col("since")) & (
-        sql.col("until").isNull() | (offset < sql.col("until"))
-    )
-    said = commits.where(~sql.col("is_tombstone"))
-    work = said.join(empty, (sql.col("group") == sql.col("of")) & is_within, "left_anti")
-    return in_log_order(work)
+    changes = states.select("group", "source_offset", "member_count")
+    both = commits.unionByName(changes, allowMissingColumns=True)
+    before = Window.partitionBy("group").orderBy("source_offset")
+    before = before.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    count = sql.last("member_count", ignorenulls=True).over(before)
+    both = both.withColumn("members", sql.coalesce(count, sql.lit(1)))
+    # A change has no `is_tombstone`, so it is left out as well.
+    work = both.where(~sql.col("is_tombstone") & (sql.col("members") > 0))
+    return in_log_order(work.select(*commits.columns))
 
 
 def members_of(members: DataFrame, states: DataFrame) -> DataFrame:

@@ -193,6 +193,14 @@ def test_claim_of_an_owner_never_ends() -> None:
     assert believed(claim("m", 0, 1, generation=8), later) == some(0, 1)
 
 
+def test_claim_of_the_only_owner_that_hands_over_never_ends() -> None:
+    """Regression: a leader without memory took it for a claim without a subscription."""
+    leaves = attrs.evolve(claim("leaves", 0, generation=6), topics=(), hands_over=True)
+    state = led([leaves], {}, context(7))
+    later = context(8, state, at_ms=10 * TIMEOUT_MS)
+    assert believed(attrs.evolve(leaves, generation=7), later) == some(0)
+
+
 def test_unreadable_member_may_later_own_only_what_no_other_member_was_assigned() -> None:
     """It would tie with the holders of all that it claims, and they would have to stop."""
     claims = [claim("a", 0, generation=6), attrs.evolve(claim("m", generation=6), readable=False)]

@@ -38,6 +38,7 @@ from coopgroup.kafka.membership.group_events import GroupEvents
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.records.pending_commits import PendingCommits
 from coopgroup.kafka.rpc.outcomes import FailureKind
+from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
 from tests.unit.kafka.one_member_group import (
@@ -330,6 +331,28 @@ def test_driver_when_the_transport_takes_no_request_tries_again(
     hand.advance(1.0)
     assert driver.inbox.waiting
     assert driver.inbox.take() == GrantResources(resources=ORDERS)
+
+
+def test_stop_of_what_was_lost_is_told_under_the_lost_id(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: without an id nobody knew whose stop it was, and two owners were not shown."""
+    told = list[tuple[object, str]]()
+    with running(hand) as (driver, group):
+        subscribe(hand, driver)
+        monkeypatch.setattr(
+            TelemetrySink,
+            "write",
+            lambda _, record, *, member_id, **__: told.append((record, member_id)),
+        )
+        driver.write(ResourcesStarted(resources=ORDERS))
+        unknown = HeartbeatAnswer(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        group.override = lambda one: unknown if isinstance(one, HeartbeatRequest) else None
+        hand.advance(0.1)
+        assert driver.member.member_id == ""
+        driver.write(ResourcesStopped(resources=ORDERS, reason=StopReason.LOST, duration_ms=0))
+        hand.run()
+    assert [name for record, name in told if isinstance(record, ResourcesStopped)] == ["m"]
 
 
 # --- The group's thread and its bell -------------------------------------------------------------
