@@ -12,6 +12,9 @@ Real consumers write no records about processes, so the end of a killed or froze
 - The rounds of a group name its members. A client has ended if it writes no more, and the last
   rounds are without it. Its work ends one session before the first of these rounds. Until that
   round it may have worked (`unsure`).
+- A member that is killed, and returns under its id without a round, subscribes anew. Its earlier
+  work ended one session before, or with its last record. Until its return it may have worked
+  (`unsure`).
 - Work without any end is over when another client starts on the resource, and its old owner never
   writes again.
 
@@ -48,6 +51,7 @@ from coopgroup.core.telemetry.records import (
     ResourcesStarted,
     ResourcesStopped,
     RoundDecided,
+    StateChanged,
     WarmupsChanged,
 )
 
@@ -367,6 +371,7 @@ class _Told:
         ends_ms: when the work ended that a record ends.
         events: record, client, event and resources.
         lives: client and record of each start or end of a process.
+        returns: records that a process wrote as it returned under its member id.
         pauses: client, begin and end of each pause of a process.
     """
 
@@ -375,6 +380,7 @@ class _Told:
     ends_ms: Int64Array
     events: list[tuple[int, int, _Event, ResourceSet]] = field(factory=list)
     lives: list[tuple[int, int]] = field(factory=list)
+    returns: list[int] = field(factory=list)
     pauses: list[tuple[int, int, int]] = field(factory=list)
     rounds: list[tuple[int, RoundDecided]] = field(factory=list)
     warm_spans: list[WarmSpan] = field(factory=list)
@@ -400,7 +406,8 @@ class _Told:
         client = self.clients.get(envelope.client or envelope.member)
         if client is None:
             return
-        client.last, client.last_ms = number, at_ms
+        before_ms, client.last, client.last_ms = client.last_ms, number, at_ms
+        is_known = bool(client.member) and not client.is_hosted
         client.member = envelope.member or client.member
         match record:
             case ResourcesStarted():
@@ -411,6 +418,10 @@ class _Told:
                 event = _Event.STOP if record.since_lease_ms else _Event.LOSS
                 self.events.append((number, client.number, event, record.resources))
                 self.ends_ms[number] -= record.since_lease_ms
+            case StateChanged(before="unsubscribed") if is_known:
+                self.lives.append((client.number, number))
+                self.returns.append(number)
+                self.ends_ms[number] = max(before_ms, at_ms - client.session_ms)
             case AssignmentReceived():
                 client.session_ms = record.session_timeout_ms
             case WarmupsChanged():
@@ -506,7 +517,10 @@ def _work(rows: _Rows, told: _Told) -> tuple[Spans, Spans]:
         start_ms=told.times_ms[start],
         end_ms=told.ends_ms[ends],
     )
-    return _guessed(work, start, ends == last, told)
+    is_back = np.isin(ends, told.returns)
+    returned = evolve(work, start_ms=work.end_ms, end_ms=told.times_ms[ends]).take(is_back)
+    work, unsure = _guessed(work, start, ends == last, told)
+    return work, unsure.and_more(returned)
 
 
 def _next(

@@ -140,6 +140,20 @@ def test_work_of_a_killed_member_ends_a_session_before_the_round_without_it() ->
     assert ledger.clients[unsure.owner[0]] == "b"
 
 
+def test_killed_member_that_returns_under_its_id_was_away() -> None:
+    """No round shows it: the group waits for the member, which keeps its identity on a disk."""
+    back = StateChanged(before="unsubscribed", after="joining", cause="subscribed")
+    heard = [
+        *joined(0, "a", 0),
+        by("a", 70, STATE),
+        by("a", 100, back),
+        by("a", 101, ResourcesStarted(resources=ResourceSet({"t": [0]}))),
+    ]
+    ledger = read_ledger(heard, until_ms=200)
+    assert rows(ledger) == [(0, "a", 0, 70), (0, "a", 101, 200)]
+    assert (ledger.unsure.start_ms.tolist(), ledger.unsure.end_ms.tolist()) == ([70], [100])
+
+
 def test_member_that_only_missed_a_round_still_works() -> None:
     records = [*joined(0, "a", 0), *joined(0, "b", 1), decided(50, "a"), decided(60, "a", "b")]
     ledger = read_ledger(records, until_ms=90)

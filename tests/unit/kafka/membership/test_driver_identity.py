@@ -28,7 +28,9 @@ from coopgroup.core.protocol.assignment_trailer import (
 from coopgroup.core.session import LookOver, SeenTopics
 from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
 from coopgroup.kafka.membership.leading import RoundLeader
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.protocol import Assignment, encode_assignment
+from coopgroup.telemetry import StateChanged
 from tests.support.by_hand import Hand
 from tests.unit.kafka.one_member_group import (
     ORDERS,
@@ -87,10 +89,16 @@ def settled(joins: list[str]) -> Callable[[GroupRequest], Outcome]:
 
 @pytest.mark.parametrize("seen", [None, SEEN], ids=["follower", "leader"])
 def test_driver_comes_back_as_who_was_kept(
-    hand: Hand, tmp_path: Path, seen: SeenTopics | None
+    hand: Hand, tmp_path: Path, seen: SeenTopics | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It sends no join. A leader keeps watching its topics until another member leads."""
     keep(tmp_path, seen)
+    told = list[tuple[object, str]]()
+    monkeypatch.setattr(
+        TelemetrySink,
+        "write",
+        lambda _, record, *, member_id, **__: told.append((record, member_id)),
+    )
     with running(hand, take_slot(str(tmp_path), "g", fail), STATE) as (driver, group):
         group.override = settled([])
         assert not driver.leads
@@ -99,6 +107,9 @@ def test_driver_comes_back_as_who_was_kept(
         assert (driver.member.member_id, driver.member.generation) == ("m", 1)
         assert driver.leads is (seen is not None)
         assert driver.leader.seen == (seen or SeenTopics())
+        # The ledger of work takes this record for the return of a killed process.
+        changes = [(one.before, name) for one, name in told if isinstance(one, StateChanged)]
+        assert changes[0] == ("unsubscribed", "m")
         driver.post(LeaveRequested(reason="closed"))
         hand.run()
         assert driver.has_left
