@@ -117,7 +117,11 @@ def test_nothing_lags_in_the_end(tables: Tables) -> None:
 @pytest.mark.verify
 @pytest.mark.parametrize("group", [OURS, EAGER])
 def test_episodes_tell_the_story(group: str, tables: Tables) -> None:
-    """m1 and m2 left and returned, m3 left permanently; all left at the end."""
+    """m1 left and returned, m3 left permanently; all left at the end.
+
+    The killed m2 came back before its session had ended. The group was never smaller, so its new
+    member may be another process.
+    """
     history = tables.read("rebalances").where(f"group = '{group}' AND source = 'history'")
     found = history.orderBy("begin_ms").collect()
     # Rebalances within a few seconds may count as one.
@@ -127,7 +131,7 @@ def test_episodes_tell_the_story(group: str, tables: Tables) -> None:
     assert gone == [
         ("m1", "client_and_host"),
         ("m1", "never"),
-        ("m2", "client_and_host"),
+        ("m2", "never"),
         ("m2", "never"),
         ("m3", "never"),
     ]
