@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
@@ -67,7 +68,13 @@ def _check_announcements(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
 
     If two leaders led a generation, the announcement of either is right. A member that refuses a
     part of its assignment rejoins at its own time, whether the leader announced a follow-up or not.
+    A static member does not report its first refusal, so rounds that grant what vanished count, too.
     """
+    rounds = [
+        (one.generation, one.record) for one in telemetry if isinstance(one.record, RoundDecided)
+    ]
+    gone = ResourceSet.union_all([EMPTY, *(record.gone for _, record in rounds)])
+    vanished = {generation for generation, record in rounds if record.granted & gone}
     said: dict[int, set[tuple[bool, int]]] = {}
     for one in telemetry:
         if isinstance(one.record, RoundDecided):
@@ -84,7 +91,7 @@ def _check_announcements(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
             continue
         heard = (one.record.follow_up, one.record.scheduled_rebalance_timeout_ms)
         expected = set(said[one.generation])
-        if (one.client, one.generation) in refused:
+        if (one.client, one.generation) in refused or one.generation in vanished:
             expected |= {(heard[0], delay_ms) for _, delay_ms in expected}
         if heard not in expected:
             yield Violation(
