@@ -68,7 +68,7 @@ def _check_announcements(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
 
     If two leaders led a generation, the announcement of either is right. A member that refuses a
     part of its assignment rejoins at its own time, whether the leader announced a follow-up or not.
-    A static member does not report its first refusal, so rounds that grant what vanished count, too.
+    A static member does not report its first refusal, so rounds that grant what vanished count.
     """
     rounds = [
         (one.generation, one.record) for one in telemetry if isinstance(one.record, RoundDecided)
