@@ -28,7 +28,6 @@ __all__ = ["command"]
 
 _STANDARD_INPUT: Final = "-"
 _EXIT_REFUSED: Final = 2
-_EXIT_UNREAD: Final = 1
 
 _kind_option = click.option(
     "--kind",
