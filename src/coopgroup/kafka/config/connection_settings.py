@@ -83,9 +83,6 @@ def read_connection_settings(
     sasl: Mapping[str, Any] = {}
     token_source = credentials = context = None
     if "sasl" in protocol:
-        # For the transport's thread, which would import it later. If the process forks meanwhile,
-        # the child waits for that import for ever.
-        import coopgroup.kafka.rpc.authentication  # noqa: F401, PLC0415 - slow to import
         from coopgroup.kafka.config.sasl import sasl_arguments  # noqa: PLC0415 - slow to import
 
         sasl, token_source, credentials = sasl_arguments(configuration)

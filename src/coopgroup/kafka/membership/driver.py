@@ -255,7 +255,7 @@ class GroupDriver:
         )
         self.transport = GroupTransport(self.settings.connection, self.sink.warn_of)
         if self.settings.telemetry_topic is not None:
-            load_connections()  # it sends records before a subscription
+            load_connections(self.settings.connection)  # it sends records before a subscription
             timeout_ms = self.settings.member.request_timeout_ms
             self.sink.open_topic(self.settings.telemetry_topic, self.transport, timeout_ms)
         self.commits = PendingCommits(
@@ -285,7 +285,7 @@ class GroupDriver:
         """
         from coopgroup.kafka.membership.bell import TopicBell  # noqa: PLC0415 - see above
 
-        load_connections()
+        load_connections(self.settings.connection)
         topic = self.settings.bell_topic
         with self._lock:
             if topic is None or self._bell is not None:

@@ -220,7 +220,7 @@ class GroupTransport:
             RuntimeError: the transport is not running.
             ValueError: a request without a node that not every broker answers.
         """
-        load_connections()
+        load_connections(self.settings)
         if node is None and not _asks_any_broker(request):
             raise ValueError(f"{type(request).__name__} needs the group coordinator as its node")
         job = _Job(
@@ -488,14 +488,17 @@ class GroupTransport:
         )
 
 
-def load_connections() -> None:
+def load_connections(settings: ConnectionSettings) -> None:
     """Import kafka-python's connections and messages, which take 45 ms of CPU time.
 
     The thread of the first request does this. If the transport's thread imported them, a child
     that is forked meanwhile would inherit a module's lock that no thread releases.
     """
     import coopgroup.kafka.rpc.channel  # noqa: PLC0415
-    import coopgroup.kafka.rpc.requests  # noqa: F401, PLC0415
+    import coopgroup.kafka.rpc.requests  # noqa: PLC0415
+
+    if "sasl_mechanism" in settings.connection:
+        import coopgroup.kafka.rpc.authentication  # noqa: F401, PLC0415
 
 
 def _asks_any_broker(request: GroupRequest | Question) -> bool:

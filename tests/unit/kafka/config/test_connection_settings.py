@@ -132,7 +132,8 @@ def test_modules_of_sasl_are_imported_on_the_thread_of_the_caller(mechanism: str
     program = (
         "import sys\n"
         "from coopgroup.kafka.config.connection_settings import read_connection_settings\n"
-        f"read_connection_settings({keys})\n"
+        "from coopgroup.kafka.rpc.transport import load_connections\n"
+        f"load_connections(read_connection_settings({keys}))\n"
         f"print(*set({late}) - set(sys.modules))\n"
     )
     assert output_of(program) == "\n"
