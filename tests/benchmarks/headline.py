@@ -157,7 +157,7 @@ def tables(medians: Medians) -> str:
             "",
             *_table(medians, lambda facts: f"{facts['unavailable_partition_s']:.1f}"),
             "",
-            "Moves / failed commits, then duplicates / double-owner time in ms where not both are 0:",
+            "Moves / failed commits, then duplicates / double-owner time in ms unless both are 0:",
             "",
             *_table(medians, _counts_cell),
         ]

@@ -33,7 +33,7 @@ Unavailable partition-seconds:
 | nothing happens (noise) | 0.0 | ~ |
 | a fifth member joins | 0.0 | 4.2 |
 
-Moves / failed commits, then duplicates / double-owner time in ms where not both are 0:
+Moves / failed commits, then duplicates / double-owner time in ms unless both are 0:
 
 | scenario | coopgroup-simple | eager |
 |---|---:|---:|
