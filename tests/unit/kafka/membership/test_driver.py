@@ -41,8 +41,10 @@ from coopgroup.kafka.rpc.outcomes import FailureKind
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
+from tests.support.programs import output_of
 from tests.unit.kafka.one_member_group import (
     ORDERS,
+    SETTINGS,
     DriverAndGroup,
     commit,
     fail,
@@ -410,6 +412,19 @@ def test_member_hears_rings_and_rings_as_it_leaves(
         hand.run()
         assert bell.calls == ["start", "ring"]
     assert bell.calls == ["start", "ring", "finish"]
+
+
+@pytest.mark.parametrize(("topic", "is_imported"), [("bell", True), ("", False)])
+def test_bell_is_imported_only_if_it_has_a_topic(topic: str, *, is_imported: bool) -> None:
+    """Its requests take 50 ms to import."""
+    program = (
+        "import sys\n"
+        "from coopgroup import CooperativeConsumer\n"
+        f"with CooperativeConsumer({SETTINGS | {'coopgroup.bell.topic': topic}}) as consumer:\n"
+        "    consumer.subscribe(['orders'])\n"
+        "print('coopgroup.kafka.membership.bell' in sys.modules)\n"
+    )
+    assert output_of(program) == f"{is_imported}\n"
 
 
 # --- Events for the group's thread ---------------------------------------------------------------
