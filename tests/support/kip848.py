@@ -13,8 +13,6 @@ from coopgroup.testing import KafkaCluster
 from tests.support.live_group import Crew
 from tests.support.waiting import WAIT_S_MAX, wait_for
 
-__all__ = ["FAST_BROKER", "Guest", "MixedCrew"]
-
 FAST_BROKER: Final[Mapping[str, str]] = {
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.min.heartbeat.interval.ms": "200",
