@@ -225,7 +225,7 @@ class Members:
         for name in names:
             log = self.folder / f"{name}-{len(self._logs)}.records"
             self._logs.append((name, log))
-            self._watch.add(name, log, log.with_suffix(".events"))
+            self._watch.add(log, log.with_suffix(".events"))
             self.launcher.prepare(name, log)
 
     def start(self, *names: str) -> None:
