@@ -27,15 +27,6 @@ from tests.lab.controller import Trial
 from tests.lab.scenarios import SCENARIOS, Outcome, play_scenarios
 from tests.lab.spec import BELL_TOPIC, check_kind
 
-__all__ = [
-    "DEFAULT_KINDS",
-    "DEFAULT_SCENARIOS",
-    "LEAST_KINDS",
-    "LEAST_SCENARIOS",
-    "run",
-    "tables",
-]
-
 PAGE: Final = DOCS / "measuring.md"
 BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
 PARTITIONS: Final = 24

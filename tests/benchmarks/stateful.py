@@ -43,8 +43,6 @@ from tests.lab.analysis import TrialLog, Window
 from tests.lab.controller import Trial
 from tests.lab.scenarios import measure_steps
 
-__all__ = ["run", "tables"]
-
 PARTITIONS: Final = 24
 KEYS: Final = 20_000
 RECORD_US: Final = 250
