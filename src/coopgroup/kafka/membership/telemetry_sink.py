@@ -123,7 +123,6 @@ class TelemetrySink:
             transport=transport,
             topic=topic,
             group_id=self.group_id,
-            capacity=self.file_limits.queue_records,
             warn=self.warn,
             timeout_ms=timeout_ms,
         )

@@ -80,14 +80,15 @@ def test_write_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The handler interrupts the same thread in the middle of `write`."""
-    sink = TelemetrySink("g", str(path))
-    write_soon = TelemetryFile._write_soon  # noqa: SLF001 -- the moment at which the lock is held
+    wake = TelemetryFile._wake  # noqa: SLF001 -- the moment at which the lock is held
 
-    def write_and_close(file: TelemetryFile) -> None:
-        write_soon(file)
+    def wake_and_close(file: TelemetryFile) -> bool:
+        is_awake = wake(file)
         sink.close()
+        return is_awake
 
-    monkeypatch.setattr(TelemetryFile, "_write_soon", write_and_close)
+    monkeypatch.setattr(TelemetryFile, "_wake", wake_and_close)
+    sink = TelemetrySink("g", str(path))
     writer = threading.Thread(target=write, args=(sink, STARTED), daemon=True)
     writer.start()
     writer.join(WAIT_S)
