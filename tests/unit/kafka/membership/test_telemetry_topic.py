@@ -150,7 +150,7 @@ def test_record_that_is_too_large_is_dropped_alone(host: Host) -> None:
 
 def test_record_that_cannot_be_encoded_is_dropped_alone(host: Host) -> None:
     topic = host.topic(1)
-    topic.put(evolve(envelope(2), at_ms=object()))
+    topic.put(evolve(envelope(2), at_ms=cast("int", object())))
     host.put(topic, 3)
     host.transport.run()
     host.transport.answer(FindPartition, FOUND)
