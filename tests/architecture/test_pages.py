@@ -297,12 +297,6 @@ def test_page_lists_the_further_events_that_the_sources_log() -> None:
     assert logged == {event: re.findall(r"`(\w+)`", fields) for event, fields in listed}
 
 
-<<<<<<< HEAD
-def test_example_of_a_listener_passes_records_on() -> None:
-    names = _defined_in("telemetry", "python listener")
-    names["statsd"] = statsd = Mock()
-    resources = ResourceSet({"t": [1]})
-=======
 def test_examples_of_logs_print_what_the_page_shows() -> None:
     to_output = "import sys; sys.stderr = sys.stdout\n"
     page = _page("telemetry")
@@ -315,10 +309,10 @@ def test_examples_of_logs_print_what_the_page_shows() -> None:
     assert output_of(before + program).splitlines() == shown.splitlines()
 
 
-def test_example_of_metrics_counts_what_it_is_told() -> None:
-    metrics = _defined_in("telemetry", "python metrics")["metrics"]
-    gained, lost = ResourceSet({"t": [0, 1, 2]}), ResourceSet({"t": [1]})
->>>>>>> structlog
+def test_example_of_a_listener_passes_records_on() -> None:
+    names = _defined_in("telemetry", "python listener")
+    names["statsd"] = statsd = Mock()
+    resources = ResourceSet({"t": [1]})
     for record in (
         records.ResourcesStarted(resources=resources),
         records.ResourcesStopped(resources=resources, reason=StopReason.LOST, duration_ms=40),
