@@ -148,7 +148,7 @@ def tables(medians: Medians) -> str:
             "",
             *_table(medians, lambda facts: f"{facts['unavailable_partition_s']:.1f}"),
             "",
-            "Moves / failed commits / duplicates / double-owner time in ms:",
+            "Moves / failed commits, then duplicates / double-owner time in ms unless both are 0:",
             "",
             *_table(medians, _counts_cell),
         ]
@@ -246,7 +246,8 @@ def _table(medians: Medians, cell: Callable[[Mapping[str, float]], str]) -> list
 
 def _counts_cell(facts: Mapping[str, float]) -> str:
     names = ("moved", "failed_commits", "duplicated", "double_owner_ms")
-    return " / ".join(f"{facts[name]:.0f}" for name in names)
+    counts = [f"{facts[name]:.0f}" for name in names]
+    return " / ".join(counts if counts[2:] != ["0", "0"] else counts[:2])
 
 
 if __name__ == "__main__":

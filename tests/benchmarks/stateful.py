@@ -104,9 +104,6 @@ CELLS: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "Unavailable partition-seconds (waits of more than 0.5 s)": lambda facts: (
         f"{facts['unavailable_partition_s']:.1f}"
     ),
-    "Longest pause of a retained partition, in ms": lambda facts: (
-        f"{facts['retained_pause_ms_max']:,.0f}"
-    ),
     "Longest pause of any partition, in ms": lambda facts: f"{facts['pause_ms_max']:,.0f}",
     "Seconds until balanced": lambda facts: (
         f"{facts['balanced_s']:.0f}" if facts["is_balanced"] else f"not in {SETTLE_S_MAX:.0f}"
