@@ -6,6 +6,7 @@ import types
 import typing
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, call
 
 import attrs
 import click
@@ -308,21 +309,19 @@ def test_examples_of_logs_print_what_the_page_shows() -> None:
     assert output_of(before + program).splitlines() == shown.splitlines()
 
 
-def test_example_of_metrics_counts_what_it_is_told() -> None:
-    metrics = _defined_in("telemetry", "python metrics")["metrics"]
-    gained, lost = ResourceSet({"t": [0, 1, 2]}), ResourceSet({"t": [1]})
+def test_example_of_a_listener_passes_records_on() -> None:
+    names = _defined_in("telemetry", "python listener")
+    names["statsd"] = statsd = Mock()
+    resources = ResourceSet({"t": [1]})
     for record in (
-        records.ResourcesStarted(resources=gained),
-        records.ResourcesStopped(resources=lost, reason=StopReason.LOST, duration_ms=40),
-        records.MembershipLost(resources=gained, cause="lease expired"),
-        records.RoundRefused(violations=()),
+        records.ResourcesStarted(resources=resources),
+        records.ResourcesStopped(resources=resources, reason=StopReason.LOST, duration_ms=40),
+        records.MembershipLost(resources=resources, cause="lease expired"),
     ):
-        metrics(Envelope(at_ms=1, group="g", member="m", generation=1, record=record))
-    assert metrics.text().splitlines() == [
-        "coopgroup_memberships_lost_total 1",
-        "coopgroup_partitions_gained_total 3",
-        "coopgroup_partitions_held 2",
-        "coopgroup_stop_ms_total 40",
+        names["listener"](Envelope(at_ms=1, group="g", member="m", generation=1, record=record))
+    assert statsd.mock_calls == [
+        call.timing("coopgroup.stop", 40),
+        call.incr("coopgroup.lost"),
     ]
 
 

@@ -14,7 +14,6 @@ from structlog.typing import EventDict
 
 from coopgroup.core.member import Action
 from coopgroup.core.model import ResourceSet
-from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.membership.telemetry_file import TelemetryFile
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.telemetry import (
@@ -94,16 +93,6 @@ def test_write_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
     writer.join(WAIT_S)
     assert not writer.is_alive()
     assert len(path.read_text().splitlines()) == 1
-
-
-def test_file_when_it_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "absent" / "telemetry.jsonl"
-    with pytest.raises(ConfigurationError) as caught:
-        TelemetrySink("g", str(path))
-    assert str(caught.value) == (
-        f"coopgroup.telemetry.file: got {str(path)!r}, "
-        "expected a file to write (No such file or directory)"
-    )
 
 
 @pytest.mark.parametrize(
