@@ -17,8 +17,7 @@ from attrs import define, field
 from coopgroup.core.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
 from coopgroup.core.member.events import LossHandled, RevocationCompleted, SubscriptionChanged
 from coopgroup.core.model import Resource, ResourceSet
-from coopgroup.groups.callbacks import Callbacks, WorkFailure
-from coopgroup.groups.work import ResourceWork, WorkLimits
+from coopgroup.groups.work import Callbacks, ResourceWork, WorkFailure, WorkLimits
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, WorkFailed
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
