@@ -7,11 +7,7 @@ import numpy as np
 import pytest
 
 from coopgroup.errors import PipelineError
-from coopgroup.pipeline.advice.choose import (
-    Advice,
-    advise,
-    sampled,
-)
+from coopgroup.pipeline.advice.choose import Advice, advise, sampled
 from coopgroup.pipeline.advice.cost import MoveCost, deferred, with_warmups
 from coopgroup.pipeline.advice.history import Episode, Observed
 from coopgroup.pipeline.replay import FIGURES
