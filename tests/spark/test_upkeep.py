@@ -10,7 +10,7 @@ import pytest
 
 from coopgroup.cli.app import run
 from coopgroup.cli.pipeline import jobs
-from coopgroup.pipeline.errors import PipelineError
+from coopgroup.errors import PipelineError
 from coopgroup.pipeline.folders import Folders
 from coopgroup.pipeline.history import HISTORY_JOB, start_history
 from coopgroup.pipeline.sources import Source, claim_source

@@ -26,7 +26,7 @@ from attrs import frozen
 from pyspark.sql import functions as sql
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from coopgroup.pipeline.errors import PipelineError
+from coopgroup.errors import PipelineError
 from coopgroup.pipeline.folders import Folders
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.tables import NO_BATCH
