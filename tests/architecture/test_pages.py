@@ -41,6 +41,7 @@ from coopgroup.simulator.scenario.file import EVENT_KINDS, KEYS, parse_scenario,
 from coopgroup.telemetry import EndCause, Envelope, StopReason, to_json
 from tests.architecture.readme import page_examples
 from tests.architecture.tree import ROOT, python_files
+from tests.support.programs import output_of
 
 SCENARIOS = sorted((ROOT / "simulations").glob("*.toml"))
 
@@ -294,6 +295,18 @@ def test_page_lists_the_further_events_that_the_sources_log() -> None:
     }
     listed = _rows(r"^\| `(\w+)` \| ([^|]+) \| ", _text("telemetry").split("## Further log e")[1])
     assert logged == {event: re.findall(r"`(\w+)`", fields) for event, fields in listed}
+
+
+def test_examples_of_logs_print_what_the_page_shows() -> None:
+    to_output = "import sys; sys.stderr = sys.stdout\n"
+    page = _page("telemetry")
+    [program], [shown] = page_examples(page, "python logs"), page_examples(page, "text logs")
+    assert output_of(to_output + program).splitlines() == shown.splitlines()
+    [before], [shown] = (
+        page_examples(page, "python structlog"),
+        page_examples(page, "text structlog"),
+    )
+    assert output_of(before + program).splitlines() == shown.splitlines()
 
 
 def test_example_of_a_listener_passes_records_on() -> None:
