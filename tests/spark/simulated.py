@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.tables import Keep
     from coopgroup.simulator.run import Run
 
-__all__ = ["frames_of", "history_of_runs", "raw_frame"]
-
 Records = list[tuple[int, bytes, bytes]]
 
 
