@@ -126,10 +126,10 @@ def test_a_group_that_is_upgraded_goes_on(
     topics = current.read("members").where(ours).where("client_id = 'd'")
     # The group coordinator matches the expression some time after the member has joined.
     assert rows(topics.select("topics").distinct(), "topics")[-1:] == [([TOPIC],)]
-    write_episodes(tables)
+    write_episodes(tables, settle_ms=100)
     found = tables.current().read("rebalances").where(ours)
     assert found.where("members_before > 0 and joined > 0").count() >= 3
-    assert found.where("moved > 0").count() >= 4
+    assert found.where("moved > 0").count() >= 2
 
 
 def owners(tables: Tables) -> list[dict[str, list[int]]]:
