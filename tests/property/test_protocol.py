@@ -99,45 +99,6 @@ def _user_data_rows(version: int) -> st.SearchStrategy[Row]:
 
 USER_DATA_ROWS = st.one_of([_user_data_rows(version) for version in range(1, 6)])
 ROWS = st.one_of(
-    st.fixed_dictionaries(
-        {"version": st.just(1), "remaining_delay_ms": st.none() | st.integers(0, 2**31 - 1)}
-    ),
-    st.fixed_dictionaries(
-        {
-            "version": st.just(2),
-            "remaining_delay_ms": st.none() | st.integers(0, 2**31 - 1),
-            "remaining_loss_ms": st.integers(NO_LOSS, 2**31 - 1),
-        }
-    ),
-    st.fixed_dictionaries(
-        {
-            "version": st.just(3),
-            "remaining_delay_ms": st.none() | st.integers(0, 2**31 - 1),
-            "remaining_loss_ms": st.integers(NO_LOSS, 2**31 - 1),
-            "consumption_rate": st.integers(0, 2**52),
-        }
-    ),
-    st.fixed_dictionaries(
-        {
-            "version": st.just(4),
-            "remaining_delay_ms": st.none() | st.integers(0, 2**31 - 1),
-            "remaining_loss_ms": st.integers(NO_LOSS, 2**31 - 1),
-            "consumption_rate": st.integers(-1, 2**52),
-            "catalogue_version": st.integers(0, 2**63 - 1),
-        }
-    ),
-    st.fixed_dictionaries(
-        {
-            "version": st.just(5),
-            "remaining_delay_ms": st.none() | st.integers(0, 2**31 - 1),
-            "remaining_loss_ms": st.integers(NO_LOSS, 2**31 - 1),
-            "consumption_rate": st.integers(-1, 2**52),
-            "catalogue_version": st.integers(-1, 2**63 - 1),
-            "warm": resources,
-        }
-    ),
-)
-ROWS = st.one_of(
     st.tuples(st.just("subscription"), SUBSCRIPTION_ROWS),
     st.tuples(
         st.just("assignment"), ASSIGNMENT_ROWS | PACED_ASSIGNMENT_ROWS | WARMING_ASSIGNMENT_ROWS

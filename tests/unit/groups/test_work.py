@@ -118,7 +118,6 @@ class Bench:
             raise failures.pop(0)
 
     def put(self, notice: Any) -> None:  # noqa: ANN401  (one of many effects)
-        """Give a notice, and run all that follows."""
         self.work.put(notice)
         self.hand.run()
 
