@@ -252,7 +252,7 @@ ROUNDS: Final = Table(
         waiting=_INT,
         contested=_INT,
         follow_up=BooleanType(),
-        scheduled_rebalance_timeout_ms=_LONG,
+        rejoin_in_ms=_LONG,  # null for never
         digest=_STRING,
     ),
     key=("digest",),

@@ -40,6 +40,7 @@ from coopgroup.telemetry import (
     RoundRefused,
     StateChanged,
     SubscriptionUnreadable,
+    UserDataUnreadable,
     WorkFailed,
     to_json,
 )
@@ -58,6 +59,7 @@ _WARNINGS: Final = (
     CommitFailed,
     RoundRefused,
     SubscriptionUnreadable,
+    UserDataUnreadable,
     WorkFailed,
 )
 _DEBUG: Final = (StateChanged, RequestRefused)

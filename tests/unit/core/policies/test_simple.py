@@ -29,7 +29,7 @@ def _stage(
     check_target(group, target)
     staged = SimplePolicy().stage(group, target, context, SimplePolicy().offer(group, context))
     assert violations(group, staged.plan) == ()
-    assert staged.plan.scheduled_rebalance_timeout_ms == 0
+    assert staged.plan.rejoin_in_ms is None
     assert staged.state is not None
     return staged.plan, staged.state
 

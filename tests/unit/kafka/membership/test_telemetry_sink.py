@@ -15,6 +15,7 @@ from coopgroup.kafka.membership.telemetry_file import TelemetryFile
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.telemetry import (
     AssignmentRefused,
+    AssignmentUnreadable,
     CommitFailed,
     Envelope,
     MembershipLost,
@@ -24,6 +25,7 @@ from coopgroup.telemetry import (
     RoundRefused,
     StateChanged,
     SubscriptionUnreadable,
+    UserDataUnreadable,
     from_json,
 )
 
@@ -111,6 +113,8 @@ def test_file_when_it_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -
         (CommitFailed(resources=ResourceSet(), error="e"), logging.WARNING),
         (RoundRefused(violations=("v",)), logging.WARNING),
         (SubscriptionUnreadable(member_id="m", reason="r"), logging.WARNING),
+        (UserDataUnreadable(member_id="m", reason="r"), logging.WARNING),
+        (AssignmentUnreadable(protocol="p", error="e"), logging.WARNING),
         (
             AssignmentRefused(leader="m", topics=("secret",), topic_count=1, resource_count=20),
             logging.WARNING,

@@ -27,7 +27,7 @@ def initial_until_ms(
     until_ms = None if context.state is None else context.state.initial_until_ms
     forms = _knows_of_no_owner(context) and not group.claim_members.size
     if until_ms is None and initial_delay_ms and forms:
-        known = [m.remaining_delay_ms for m in group.members if m.remaining_delay_ms is not None]
+        known = [m.rejoin_in_ms for m in group.members if m.rejoin_in_ms is not None]
         until_ms = context.now_ms + min([*known, initial_delay_ms])
     # Design II: "use the deferment process to allow other members to join in that period". Without
     # a wait, new subscriptions "should be resolved immediately", also while lost resources wait.
