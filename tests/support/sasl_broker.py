@@ -55,6 +55,11 @@ class SaslBroker:
         host, port = self._server.getsockname()
         return f"{host}:{port}"
 
+    @property
+    def connections(self) -> int:
+        """Return how many connections there were so far."""
+        return len(self._open)
+
     def settings(self, **configuration: Any) -> ConnectionSettings:  # noqa: ANN401  (as users write it)
         """Return settings for a connection to it, with further keys of the configuration."""
         reach = {"bootstrap.servers": self.address, "security.protocol": "SASL_PLAINTEXT"}

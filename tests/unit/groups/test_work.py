@@ -14,11 +14,26 @@ from typing import Any, cast
 import pytest
 from attrs import define, field
 
-from coopgroup.core.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
-from coopgroup.core.member.events import LossHandled, RevocationCompleted, SubscriptionChanged
+from coopgroup.core.member.effects import (
+    BeginWarmups,
+    CancelWarmups,
+    FailMember,
+    GrantResources,
+    LoseResources,
+    RevokeResources,
+)
+from coopgroup.core.member.events import (
+    LossHandled,
+    RevocationCompleted,
+    SubscriptionChanged,
+    WarmedUp,
+    WarmupFailed,
+)
 from coopgroup.core.model import Resource, ResourceSet
+from coopgroup.groups import work as work_module
 from coopgroup.groups.callbacks import Callbacks, WorkFailure
-from coopgroup.groups.work import ResourceWork, WorkLimits
+from coopgroup.groups.work import GroupWork, ResourceWork, Wish, Work, WorkLimits
+from coopgroup.kafka.health.probe import WorkSample
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, WorkFailed
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
@@ -357,3 +372,122 @@ def test_records_are_told_in_the_order_in_which_things_happened(bench: Bench) ->
             runs.difference_update(record.resources)
     assert len(bench.written) == 120
     assert runs == set()
+
+
+# --- the work as the health of the group reads it -------------------------------------------------
+
+
+def _read(monkeypatch: pytest.MonkeyPatch, *works: Work, failure: str = "") -> WorkSample:
+    monkeypatch.setattr(work_module, "now_s", lambda: 100.0)
+    work: Any = SimpleNamespace(
+        works=lambda: works, failure=SimpleNamespace(message=failure) if failure else None
+    )
+    return GroupWork(work).read()
+
+
+def _work(index: int, *, runs: bool = False, wish: Wish = Wish.RUN, busy: int = 0) -> Work:
+    resource = Resource("jobs", index)
+    return Work(resource=resource, token=1, began_s=60.0, runs=runs, wish=wish, busy=busy)
+
+
+def test_running_resources_are_owned_until_their_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = _work(1, runs=True, wish=Wish.END)
+    sample = _read(monkeypatch, _work(0, runs=True), ended)
+    assert (sample.owned.to_dict(), sample.stuck) == ({"jobs": [0]}, ())
+    assert (sample.revoking_s, sample.failure) == (0.0, "")
+    sample = _read(monkeypatch, _work(0, runs=True, wish=Wish.STOP, busy=1))
+    assert (sample.revoking.to_dict(), sample.revoking_s) == ({"jobs": [0]}, 40.0)
+
+
+def test_start_that_has_not_returned_is_told_with_its_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    (stuck,) = _read(monkeypatch, _work(3, busy=1)).stuck
+    assert (stuck.topic, stuck.partition, stuck.why, stuck.since_s) == ("jobs", 3, "callback", 40.0)
+
+
+def test_refusal_by_the_group_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _read(monkeypatch, failure="fenced").failure == "fenced"
+    assert GroupWork(SimpleNamespace()).commit_meter() is None  # type: ignore[arg-type]
+
+
+# --- warm-ups of named resources ------------------------------------------------------------------
+
+
+BEGIN, CANCEL = BeginWarmups(resources=ONLY_HEAVY), CancelWarmups(resources=ONLY_HEAVY)
+GRANT = GrantResources(resources=ONLY_HEAVY)
+WARM = WarmedUp(resources=ONLY_HEAVY)
+
+
+def test_cancelled_warm_up_cools_after_its_callback_has_returned(bench: Bench) -> None:
+    def while_it_warms() -> None:
+        bench.put(CANCEL)
+        assert bench.actions() == ["warm"]
+
+    bench.during["warm", HEAVY] = while_it_warms
+    bench.put(BEGIN)
+    assert bench.actions() == ["warm", "cool"]
+    assert bench.posted == []
+
+
+@pytest.mark.parametrize(
+    ("notices", "actions"),
+    [
+        ([BEGIN, GRANT], ["warm", "start"]),
+        ([GRANT, REVOKE_HEAVY, BEGIN], ["start", "stop", "warm"]),
+        ([CANCEL, CANCEL], ["cool", "cool"]),  # nothing is remembered
+    ],
+    ids=["assigned while warm", "kept after its stop", "found and not wanted"],
+)
+def test_callbacks_of_a_resource(bench: Bench, notices: list[object], actions: list[str]) -> None:
+    for notice in notices:
+        bench.put(notice)
+    assert bench.actions() == actions
+
+
+def test_warm_up_that_is_wanted_again_while_it_cools_begins_anew(bench: Bench) -> None:
+    bench.during["cool", HEAVY] = lambda: bench.put(BEGIN)
+    bench.put(BEGIN)
+    bench.put(CANCEL)
+    assert bench.posted == [WARM, WARM]
+    assert bench.actions() == ["warm", "cool", "warm"]
+
+
+def test_resource_that_comes_and_goes_during_its_warm_up_never_starts(bench: Bench) -> None:
+    def while_it_warms() -> None:
+        bench.put(GRANT)
+        bench.put(REVOKE_HEAVY)
+        assert bench.posted == [RevocationCompleted(resources=ONLY_HEAVY)]
+
+    bench.during["warm", HEAVY] = while_it_warms
+    bench.put(BEGIN)
+    assert bench.actions() == ["warm"]
+
+
+def test_warm_up_that_raises_is_reported_and_not_repeated(bench: Bench) -> None:
+    bench.failures["warm", HEAVY] = [OSError("disk full")]
+    bench.put(BEGIN)
+    failed = WarmupFailed(resources=ONLY_HEAVY, error="OSError: disk full")
+    assert bench.posted == [failed]
+    (failure,) = bench.reported
+    assert (failure.resource, failure.action, str(failure.error)) == (HEAVY, "warm", "disk full")
+    record = WorkFailed(resources=ONLY_HEAVY, action="warm", error=failed.error, attempts=1)
+    assert bench.written == [record]
+    bench.work.wake()
+    bench.put(GRANT)  # cold
+    assert bench.actions() == ["warm", "start"]
+
+
+def test_closing_process_begins_no_warm_up(bench: Bench) -> None:
+    assert bench.work.close(STOP_S)
+    bench.put(BEGIN)
+    assert bench.actions() == []
+
+
+def test_overdue_stop_leaves_no_state_to_keep(bench: Bench) -> None:
+    def while_it_stops() -> None:
+        bench.advance(STOP_S)
+        assert bench.given_up() == [HEAVY]
+        assert bench.posted[0] == WarmupFailed(resources=ONLY_HEAVY, error="not stopped in time")
+
+    bench.during["stop", HEAVY] = while_it_stops
+    bench.put(GRANT)
+    bench.put(REVOKE_HEAVY)

@@ -63,9 +63,9 @@ def test_no_more_records_are_in_progress_than_there_are_workers(make: Make) -> N
 
 def test_revoked_partition_is_given_up_when_its_record_has_ended(make: Make) -> None:
     group = make(*records(0, 3), *records(1, 3))
-    revoked: list[tuple[int, int | None]] = []
-    group.consumer.callbacks.on_revoke = lambda _, partitions: revoked.extend(
-        (one.partition, group.consumer.stored.get(("t", one.partition))) for one in partitions
+    stored, revoked = group.consumer.stored, list[tuple[int, int | None]]()
+    group.consumer.callbacks.on_revoke = lambda _, them: revoked.extend(
+        (one.partition, stored.get(("t", one.partition))) for one in them
     )
     group.hold((0, 1))
 
@@ -111,9 +111,7 @@ def test_revoked_partition_is_given_up_after_the_limit_at_its_record(make: Make)
 def test_outcome_of_a_lost_record_does_not_count(make: Make) -> None:
     group = make(*records(0, 2), *records(1, 1))
     lost: list[int] = []
-    group.consumer.callbacks.on_lost = lambda _, partitions: lost.extend(
-        one.partition for one in partitions
-    )
+    group.consumer.callbacks.on_lost = lambda _, them: lost.extend(one.partition for one in them)
     group.hold((0, 0))
 
     def story() -> Story:

@@ -113,8 +113,8 @@ def test_consumer_is_processed_once_at_a_time(make: Make) -> None:
 def test_partition_whose_handler_never_ends_has_its_on_revoke(make: Make) -> None:
     group = make(*records(0, 2))
     revoked: list[int] = []
-    group.consumer.callbacks.on_revoke = lambda _, partitions: revoked.extend(
-        one.partition for one in partitions
+    group.consumer.callbacks.on_revoke = lambda _, them: revoked.extend(
+        one.partition for one in them
     )
     group.hold((0, 0))
     timing = Timing(group.stop, 100, hands_over=True)

@@ -283,12 +283,14 @@ class GroupDriver:
         consumer without a subscription does not need. If a background thread imported it, a child
         that is forked meanwhile would inherit a module's lock that no thread releases.
         """
-        from coopgroup.kafka.membership.bell import TopicBell  # noqa: PLC0415 - see above
-
         load_connections(self.settings.connection)
         topic = self.settings.bell_topic
+        if topic is None:
+            return
+        from coopgroup.kafka.membership.bell import TopicBell  # noqa: PLC0415 - see above
+
         with self._lock:
-            if topic is None or self._bell is not None:
+            if self._bell is not None:
                 return
             self._bell = TopicBell(
                 transport=self.transport,
@@ -646,6 +648,7 @@ def open_sink_and_slot(
         settings.telemetry_file,
         settings.telemetry_listener,
         settings.telemetry_limits,
+        settings.connection.client_id,
     )
     opened.callback(sink.close)
     if settings.state_dir is None or member.instance_id is not None:

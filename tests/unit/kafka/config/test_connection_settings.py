@@ -17,6 +17,14 @@ SCRAM = SERVER | {
     "sasl.username": "user",
     "sasl.password": "secret",
 }
+OIDC = SERVER | {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:1/token",
+    "sasl.oauthbearer.client.id": "u",
+    "sasl.oauthbearer.client.secret": "p",
+}
 
 
 def test_settings_follow_when_everything_about_sockets_is_given() -> None:
@@ -111,23 +119,9 @@ def test_setting_without_effect_is_refused(key: str, value: object, expected: st
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
-def test_modules_of_sasl_are_imported_on_the_thread_of_the_caller(mechanism: str) -> None:
+@pytest.mark.parametrize("keys", [SCRAM, OIDC], ids=["SCRAM", "OIDC"])
+def test_modules_of_sasl_are_imported_on_the_thread_of_the_caller(keys: dict[str, str]) -> None:
     """A child that is forked while another thread imports a module can never import it."""
-    keys = {
-        "bootstrap.servers": "127.0.0.1:1",
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": mechanism,
-    }
-    if mechanism == "PLAIN":
-        keys |= {"sasl.username": "u", "sasl.password": "p"}
-    else:
-        keys |= {
-            "sasl.oauthbearer.method": "oidc",
-            "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:1/token",
-            "sasl.oauthbearer.client.id": "u",
-            "sasl.oauthbearer.client.secret": "p",
-        }
     late = ("coopgroup.kafka.rpc.authentication", "http.client", "urllib.error", "urllib.request")
     program = (
         "import sys\n"

@@ -5,6 +5,7 @@ from socket import gethostname
 from typing import Any
 
 import pytest
+from attrs import evolve
 from confluent_kafka import Consumer, KafkaException
 
 from coopgroup.core.member import MemberConfig
@@ -96,16 +97,16 @@ def test_waits_before_a_reconnect_are_the_applications(given: dict[str, int]) ->
     assert ("reconnect.backoff.ms" in read(**given).librdkafka) is ("reconnect.backoff.ms" in given)
 
 
-def test_settings_when_all_is_given_are_that() -> None:
+def test_settings_when_values_are_given_are_those_of_the_member_and_of_librdkafka() -> None:
     settings = read(
         **{
             "group.instance.id": "static-1",
+            "client.id": "me",
             "client.rack": "rack-a",
             "session.timeout.ms": "6000",
             "heartbeat.interval.ms": 500,
             "max.poll.interval.ms": 60_000,
             "socket.timeout.ms": 20_000,
-            "auto.commit.interval.ms": 250,
             "enable.auto.offset.store": "False",
             "auto.offset.reset": "smallest",
             "topic.metadata.refresh.interval.ms": -1,
@@ -116,46 +117,40 @@ def test_settings_when_all_is_given_are_that() -> None:
             "coopgroup.telemetry.file": "telemetry.jsonl",
             "coopgroup.telemetry.report.interval.ms": 1_000,
             "coopgroup.window.heartbeat.interval.ms": 100,
+            "auto.commit.interval.ms": 250,
             "on_commit": print,
             "fetch.min.bytes": 10,
             "fetch.queue.backoff.ms": 500,
-            "client.id": "me",
         }
     )
-    assert settings.member == MemberConfig(
-        group_id="g",
+    assert settings.member == evolve(
+        read().member,
         instance_id="static-1",
         rack="rack-a",
         host="node-3",
         session_timeout_ms=6_000,
         heartbeat_interval_ms=500,
+        window_heartbeat_interval_ms=100,
         rebalance_timeout_ms=60_000,
         request_timeout_ms=20_000,
-        window_heartbeat_interval_ms=100,
         keeps_identity=True,
-        has_bell=True,
     )
-    assert settings.librdkafka == GIVEN | {
+    assert settings.librdkafka == read().librdkafka | {
         "client.id": "me",
-        "fetch.queue.backoff.ms": 500,
-        "reconnect.backoff.ms": 120,
         "client.rack": "rack-a",
         "socket.timeout.ms": 20_000,
         "auto.offset.reset": "smallest",
         "topic.metadata.refresh.interval.ms": -1,
         "fetch.min.bytes": 10,
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
+        "fetch.queue.backoff.ms": 500,
     }
-    of_connections = {"bootstrap.servers", "client.id", "socket.timeout.ms"}
-    assert settings.admin.keys() == of_connections
+    assert settings.admin.keys() == {"bootstrap.servers", "client.id", "socket.timeout.ms"}
     assert settings.own_topics == {"bell", "coopgroup-bell", "coopgroup-telemetry"}
-    assert (settings.auto_commit_interval_ms, settings.auto_offset_store) == (250, False)
-    assert (settings.offset_reset, settings.metadata_refresh_ms) == ("earliest", -1)
-    assert (settings.leader_timeout_ms, settings.lookup_timeout_ms) == (1_000, 166)
+    assert (settings.auto_offset_store, settings.offset_reset) == (False, "earliest")
+    assert (settings.auto_commit_interval_ms, settings.on_commit) == (250, print)
     assert (settings.state_dir, settings.bell_topic) == ("state", "bell")
     assert (settings.telemetry_file, settings.telemetry_report_ms) == ("telemetry.jsonl", 1_000)
-    assert settings.on_commit is print
+    assert (settings.metadata_refresh_ms, settings.lookup_timeout_ms) == (-1, 166)
 
 
 @pytest.mark.parametrize(

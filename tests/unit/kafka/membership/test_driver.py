@@ -34,6 +34,7 @@ from coopgroup.core.model.group_api import (
 )
 from coopgroup.core.session import Session, SessionEvent, step
 from coopgroup.kafka.membership import driver as driver_module
+from coopgroup.kafka.membership.driver import LateThread
 from coopgroup.kafka.membership.group_events import GroupEvents
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.records.pending_commits import PendingCommits
@@ -41,8 +42,10 @@ from coopgroup.kafka.rpc.outcomes import FailureKind
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
+from tests.support.programs import output_of
 from tests.unit.kafka.one_member_group import (
     ORDERS,
+    SETTINGS,
     DriverAndGroup,
     commit,
     fail,
@@ -412,6 +415,19 @@ def test_member_hears_rings_and_rings_as_it_leaves(
     assert bell.calls == ["start", "ring", "finish"]
 
 
+@pytest.mark.parametrize(("topic", "is_imported"), [("bell", True), ("", False)])
+def test_bell_is_imported_only_if_it_has_a_topic(topic: str, *, is_imported: bool) -> None:
+    """Its requests take 50 ms to import."""
+    program = (
+        "import sys\n"
+        "from coopgroup import CooperativeConsumer\n"
+        f"with CooperativeConsumer({SETTINGS | {'coopgroup.bell.topic': topic}}) as consumer:\n"
+        "    consumer.subscribe(['orders'])\n"
+        "print('coopgroup.kafka.membership.bell' in sys.modules)\n"
+    )
+    assert output_of(program) == f"{is_imported}\n"
+
+
 # --- Events for the group's thread ---------------------------------------------------------------
 
 
@@ -431,3 +447,44 @@ def test_answers_when_commits_wait_are_taken_first() -> None:
     taken = [events.take(0.0) for _ in range(8)]
     # If an answer was taken early, its token later wakes the thread for nothing.
     assert taken == [ANSWER, FAILURE, COMMIT, STOPPED, Woken(), Woken(), LEAVE, None]
+
+
+# --- a late thread --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("session_ms", "calls", "warned"),
+    [
+        pytest.param(4_000, [(1, -math.inf), (1, 0.999), (1, 1.0)], [(1_000, 0)], id="a quarter"),
+        pytest.param(4_000, [(1, 3.999), (1, 4.0)], [(3_999, 0), (4_000, 0)], id="more than late"),
+        pytest.param(
+            4_000,
+            [(1, 2.0), (1, 2.5), (1, 2.5), (1, 2.5), (57, 2.0), (60, 2.0)],
+            [(2_000, 0), (2_000, 3), (2_000, 0)],
+            id="once a minute",
+        ),
+        # A busy machine is no reason to warn.
+        pytest.param(1_000, [(1, 0.49), (1, 0.5)], [(500, 0)], id="at least half a second"),
+    ],
+)
+def test_delay_from_a_quarter_of_the_session_on_is_warned_of_once_a_minute(
+    hand: Hand, session_ms: int, calls: list[tuple[float, float]], warned: list[tuple[int, int]]
+) -> None:
+    """A delay that may cost the membership is warned of although a lesser one was."""
+    told: list[dict[str, Any]] = []
+
+    def warn(event: str, **fields: object) -> None:
+        assert event == "group_thread_late"
+        told.append(fields)
+
+    thread = LateThread(session_ms, warn)
+    for after_s, late_s in calls:
+        hand.now_s += after_s
+        thread.look(hand.now_s - late_s)
+    assert [(one["late_ms"], one["left_out"]) for one in told] == warned
+    for one in told:
+        may_have_left = one["late_ms"] >= session_ms
+        said = "may have dropped" if may_have_left else "heartbeats were late"
+        assert said in one["why"]
+        assert "GIL" in one["why"]
+        assert one["session_ms"] == session_ms

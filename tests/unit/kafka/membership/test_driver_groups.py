@@ -7,11 +7,25 @@ step of `STEP_S` is the only delay, so "does not pause" means a record in every 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
-from coopgroup.telemetry import MembershipLost, RoundDecided, read_ledger
-from tests.support.driven_group import STEP_S, TOPIC, DrivenGroup, driven_group
+from coopgroup.core.leader import TopicMetadata
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.member.events import RejoinRequested
+from coopgroup.core.model import ResourceSet
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.questions import FoundTopic
+from coopgroup.telemetry import (
+    AssignmentRefused,
+    ClaimRefused,
+    MembershipLost,
+    RoundDecided,
+    read_ledger,
+)
+from tests.support.driven_group import STEP_S, TOPIC, DrivenGroup, DrivenMember, driven_group
+from tests.support.driven_liar import Liar, add_liar
 
 SESSION_S = 6.0
 HEARTBEAT_S = 0.5
@@ -110,33 +124,6 @@ def test_partitions_that_stay_never_stop(name: str) -> None:
             assert group.repeated() == 0
 
 
-# --- commits in the middle of a round -----------------------------------------------------------
-
-
-def test_commits_between_join_and_sync_wait_and_are_accepted() -> None:
-    """The leader takes three seconds to decide: nobody pauses, and no commit fails.
-
-    The coordinator refuses commits in this state, so they wait for the end of the round.
-    """
-    with driven_group() as group:
-        _started(group, "abc")
-        group.add("d")
-        group.leader_rests = True
-        group.play_to(lambda: all(not one.is_stable for one in group.members.values()))
-        began_s = group.hand.now_s
-        group.run(3.0)
-        assert not any(one.is_stable for one in group.members.values())
-        assert max(group.gaps_s(began_s).values()) < 1.5 * STEP_S
-        position = dict(group.members["a"].owned)
-        group.leader_rests = False
-        group.settle()
-        group.run(1.0)
-        assert _codes(group) == {0}
-        committed = group.coordinator.committed
-        assert all(committed[TOPIC, one] >= offset for one, offset in position.items())
-        assert group.repeated() == 0
-
-
 def test_members_work_and_commit_on_while_a_heavy_partition_stops() -> None:
     """It holds back no light one, and nobody joins in a loop meanwhile."""
     with driven_group(6) as group:
@@ -179,22 +166,6 @@ def test_the_lease_of_a_member_that_is_cut_off_ends_before_its_successors_begin(
         assert member.told("lose") == [tuple(sorted(lost))]
 
 
-def test_a_frozen_member_hands_out_no_record_when_it_wakes() -> None:
-    """Its application polls before its thread runs, and finds that the lease is over."""
-    with driven_group() as group:
-        _started(group, "abc")
-        name = _follower(group)
-        frozen, frozen_s = group.take_away(name), group.hand.now_s
-        group.settle()
-        group.members[name] = frozen
-        woken_s = group.hand.now_s
-        group.play_to(lambda: frozen.told("lose"))
-        group.settle()
-        granted_s = frozen.heard[-1][0]
-        between = [one for one in group.fetched if one.who == name and one.at_s > frozen_s]
-        assert woken_s < granted_s <= min(one.at_s for one in between)
-
-
 def test_a_member_that_does_not_poll_gives_way_and_comes_back() -> None:
     with driven_group(4, settings={"max.poll.interval.ms": 10_000}) as group:
         _started(group, "ab")
@@ -234,15 +205,164 @@ def test_a_new_coordinator_costs_no_pause_and_no_partition(in_a_round: bool) -> 
             assert max(group.gaps_s(began_s).values()) < 1.5 * STEP_S
 
 
-def test_a_static_member_that_returns_moves_nothing() -> None:
+# --- a member that claims what it does not own ----------------------------------------------------
+
+
+PARTITIONS = 12
+
+
+def _pair_with_liar(group: DrivenGroup, **more: Any) -> Liar:  # noqa: ANN401  (its attributes)
+    """Let a liar join two honest members, and return it after ten seconds."""
+    group.add("a", "b")
+    group.settle()
+    group.run(2.0)
+    liar = add_liar(group, **more)
+    group.run(10.0)
+    return liar
+
+
+def _share_kept(group: DrivenGroup, seconds: float) -> float:
+    """Return the share of time in which a member fetched from each partition, on average."""
+    began_s = group.hand.now_s
+    group.run(seconds)
+    fetched = sum(one.at_s > began_s for one in group.fetched)
+    return fetched * STEP_S / seconds / PARTITIONS
+
+
+LIARS: dict[str, dict[str, Any]] = {
+    "subscribes to nothing, claims the newest generation": {"topics": (), "ahead": None},
+    "subscribes, claims the newest generation": {"topics": (TOPIC,), "ahead": None},
+    "claims the generation of the round": {"topics": (TOPIC,), "ahead": 1},
+    "subscribes to nothing, ties": {"topics": (), "ahead": 0},
+    "subscribes, ties": {"topics": (TOPIC,), "ahead": 0},
+    "subscribes, claims an older generation": {"topics": (TOPIC,), "ahead": -1},
+}
+
+
+def _given_twice(group: DrivenGroup, liar: Liar) -> set[int]:
+    honest = {one for name in group.members for one in group.members[name].owned}
+    return honest & {one.index for one in liar.given}
+
+
+@pytest.mark.parametrize("kind", LIARS)
+def test_honest_members_keep_their_partitions_and_get_those_of_a_leaver(kind: str) -> None:
+    """The liar never gives up what it claims. It gets a fair share, which it may keep idle."""
+    with driven_group(PARTITIONS) as group:
+        liar = _pair_with_liar(group, **LIARS[kind])
+        assert _share_kept(group, 30.0) > 0.99 * (2 / 3 if liar.topics else 1.0)
+        assert not _given_twice(group, liar)
+        group.close(next(name for name in "ab" if name != group.leader()))
+        group.run(10.0)
+        assert _share_kept(group, 10.0) > 0.99 * (1 / 2 if liar.topics else 1.0)
+        assert not _given_twice(group, liar)
+
+
+def _reports(group: DrivenGroup) -> list[ClaimRefused]:
+    records = [one for who in "ab" if who in group.members for one in group.members[who].records]
+    return [one for one in records if isinstance(one, ClaimRefused)]
+
+
+def test_leader_names_the_liar_once() -> None:
+    with driven_group(PARTITIONS) as group:
+        liar = _pair_with_liar(group)
+        group.add("c")
+        group.run(10.0)
+        reason = "impossible generation"
+        assert _reports(group) == [
+            ClaimRefused(member_id=liar.member_id, count=PARTITIONS, reason=reason)
+        ]
+
+
+def test_false_claim_to_a_new_leader_ends_after_max_poll_interval() -> None:
+    """A leader without memory cannot know that the liar never owned what only it claims."""
+    with driven_group(PARTITIONS) as group:
+        liar = _pair_with_liar(group, ahead=0)
+        group.close(group.leader())
+        (heir,) = (one for name, one in group.members.items() if name != "liar")
+        kept = set(heir.owned)
+        group.run(50.0)
+        assert set(heir.owned) == kept
+        assert not heir.told("revoke")
+        assert not heir.driver.overdue_claims
+        group.play_to(lambda: len(heir.owned) == PARTITIONS, 15.0)
+        told, ignored = _reports(group)[-2:]
+        assert (told.member_id, told.waited_ms) == (liar.member_id, 60_000)
+        assert {told.reason, ignored.reason} == {"not given up"}
+        group.run(1.0)
+        assert not heir.driver.overdue_claims
+
+
+def test_slow_owner_is_reported_and_keeps_its_partition() -> None:
+    """It may still be working: a second owner would do more harm than the wait."""
     with driven_group(6) as group:
-        for name in "abc":
-            group.add(name, group_instance_id=name)
+        group.add("a")
         group.settle()
-        before, rounds = group.shares(), _rounds(group)
-        gone = group.take_away("b")
-        group.run(SESSION_S / 2)
-        group.add("b", group_instance_id="b")
+        slow = group.members["a"]
+        slow.revoke = lambda partitions: partitions - {5}
+        group.add("b")
+        group.run(58.0)
+        assert not slow.driver.overdue_claims
+        group.run(10.0)
+        (overdue,) = slow.driver.overdue_claims
+        assert (overdue.member_id, overdue.count) == (slow.driver.member.member_id, 1)
+        assert [one.reason for one in _reports(group)] == ["not given up"]
+        group.run(100.0)
+        assert 5 in slow.owned
+        assert len(_reports(group)) == 1
+        slow.finish({5})
         group.settle()
-        decided = sum(isinstance(record, RoundDecided) for record in gone.records)
-        assert (group.shares(), _rounds(group)) == (before, rounds - decided)
+        assert not slow.driver.overdue_claims
+
+
+# --- a member that asks a broker how many partitions its topics have ------------------------------
+
+
+def _leader_sees(group: DrivenGroup, partitions: int) -> DrivenMember:
+    """Let the leader see another number of partitions, and start a round; return the follower."""
+    group.add("a")
+    group.settle()
+    group.add("b")
+    group.settle()
+    follower = group.members["b" if group.leader() == "a" else "a"]
+    leader = group.members[group.leader()].driver
+    topics = TopicMetadata(resources=ResourceSet({TOPIC: range(partitions)}))
+    cast("Any", leader.lookup).metadata = lambda _: topics
+    leader.post(RejoinRequested(reason="partitions changed"))
+    return follower
+
+
+def _refusals(member: DrivenMember) -> list[AssignmentRefused]:
+    return [one for one in member.records if isinstance(one, AssignmentRefused)]
+
+
+def test_follower_refuses_partitions_that_do_not_exist() -> None:
+    with driven_group(4) as group:
+        follower = _leader_sees(group, 6)
+        group.run(5.0)
+        assert len(follower.owned) == 2
+        assert max(follower.owned) < 4
+        assert _refusals(follower)[0].topics == (TOPIC,)
+
+
+def test_follower_takes_partitions_that_the_leader_saw_first() -> None:
+    with driven_group(4) as group:
+        follower = _leader_sees(group, 6)
+        group.partitions = 6
+        group.settle()
+        assert len(follower.owned) == 3
+        assert _refusals(follower) == []
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        {TOPIC: FoundTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0)},
+        TransportFailure(kind=FailureKind.TIMED_OUT, message="late"),
+    ],
+)
+def test_follower_takes_partitions_if_no_broker_can_tell(outcome: object) -> None:
+    with driven_group(4) as group:
+        follower = _leader_sees(group, 6)
+        group.found_topics = outcome
+        group.play_to(lambda: len(follower.owned) == 3)
+        assert _refusals(follower) == []

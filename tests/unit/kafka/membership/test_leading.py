@@ -1,8 +1,11 @@
 """The leader's work: one decision at a time, always an answer, and an end when it is stopped."""
 
+from __future__ import annotations
+
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 
 import attrs
@@ -23,14 +26,24 @@ from coopgroup.core.policies.simple import SimplePolicy
 from coopgroup.core.policies.state import PolicyState
 from coopgroup.core.protocol.digests import resources_digest
 from coopgroup.core.protocol.subscription import read_subscription
-from coopgroup.core.session import DecideRound, LookOver, RoundDecided, SeenTopics
-from coopgroup.kafka.membership.leading import RoundLeader
+from coopgroup.core.session import (
+    CheckLags,
+    DecideRound,
+    LagsChecked,
+    LagWatch,
+    LookOver,
+    RoundDecided,
+    SeenTopics,
+)
+from coopgroup.kafka.membership.leading import LagWatcher, RoundLeader
 from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.policies import BalanceRule
 from coopgroup.protocol import Subscription, decode_assignment, encode_subscription
 from coopgroup.telemetry import RoundRefused
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
+from tests.support.groups import claim, group_of
 from tests.unit.kafka.one_member_group import fail
 
 EXISTING = ResourceSet({"orders": [0, 1]})
@@ -169,27 +182,14 @@ def test_nothing_is_decided_when_it_was_stopped(hand: Hand, led: Led) -> None:
 # --- whatever is raised, the round is answered ------------------------------------------------
 
 
-class _NoLagsAssignor:
-    """An assignor that does not state whether it needs lags."""
-
-    name = "forgetful"
-
-    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        return StickyAssignor().assign(group, lags)
+def _assignor(assign: object = StickyAssignor().assign, **more: bool) -> object:
+    """Return an assignor that does not state whether it needs lags, unless told to."""
+    return SimpleNamespace(name="made", assign=assign, **more)
 
 
-class _NeedyAssignor(_NoLagsAssignor):
-    """Need lags, which `_Lookup` does not provide."""
-
-    needs_lags = True
-
-
-class _QuittingAssignor(_NoLagsAssignor):
-    needs_lags = False
-
-    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        """Exit, as a script may that ignores threads."""
-        raise SystemExit(f"{len(group.members)} members, {len(lags)} lags")
+def _quit(group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+    """Exit, as a script may that ignores threads."""
+    raise SystemExit(f"{len(group.members)} members, {len(lags)} lags")
 
 
 class _StatelessPolicy:
@@ -212,9 +212,9 @@ MEMORY = object()
 @pytest.mark.parametrize(
     ("assignor", "policy", "state", "reason"),
     [
-        (_NoLagsAssignor(), None, None, "needs_lags"),
+        (_assignor(), None, None, "needs_lags"),
         (None, _StatelessPolicy(), None, DICT),
-        (_QuittingAssignor(), None, None, "SystemExit: 1 members, 2 lags"),
+        (_assignor(_quit, needs_lags=False), None, None, "SystemExit: 1 members, 2 lags"),
         (object(), object(), None, "attribute"),
         (None, None, MEMORY, "object"),
     ],
@@ -282,7 +282,7 @@ def test_round_when_the_log_cannot_be_written_is_decided(
 ) -> None:
     """A handler may fail, as that of an unreachable log server."""
     monkeypatch.setattr(logging.getLogger("coopgroup"), "handle", fail)
-    led.lead(_NeedyAssignor()).start(_duty(1))
+    led.lead(_assignor(needs_lags=True)).start(_duty(1))  # `_Lookup` has none
     hand.run()
     assert not led.answers()[0].decision.refused
 
@@ -457,3 +457,118 @@ def test_lags_are_looked_up_again_when_something_happens_meanwhile(
     looks = group.topic.looks
     group.play_round()
     assert group.topic.looks == looks + 1
+
+
+# --- lag checks run off the group's thread, one at a time, and never delay a round ----------------
+
+
+RULE = BalanceRule(
+    interval_ms=1_000,
+    ratio=1.5,
+    calm_ratio=1.2,
+    looks=1,
+    lag_min=10,
+    cooldown_ms=10_000,
+    moves_max=2,
+)
+GROUP = group_of({"T": range(4)}, claim("A", {"T": [0, 1]}), claim("B", {"T": [2, 3]}))
+UNEVEN = Lags.from_mapping({"T": {0: 500, 1: 500}})
+
+
+def duty(number: int = 1) -> CheckLags:
+    watch = LagWatch(rule=RULE, group=GROUP, asked=False, moved=False)
+    return CheckLags(number=number, watch=watch)
+
+
+@define
+class Watched:
+    """A watcher, with its posts and warnings.
+
+    Attributes:
+        looks: results of the look-ups in order; the last one repeats.
+        timeout_ms: time limit of a round, and so of a check.
+        looked: number of checks so far.
+    """
+
+    hand: Hand
+    looks: list[Callable[[], Lags]] = field(factory=lambda: [lambda: UNEVEN])
+    timeout_ms: int = 10_000
+    looked: int = 0
+    posted: list[LagsChecked] = field(factory=list)
+    warned: list[tuple[str, dict[str, Any]]] = field(factory=list)
+    watcher: LagWatcher = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        unused: Any = None
+        sink: Any = SimpleNamespace(
+            warn=lambda event, **fields: self.warned.append((event, fields))
+        )
+        leader = RoundLeader(
+            assignor=LagAwareAssignor(),
+            policy=unused,
+            lookup=cast("Any", SimpleNamespace(lags=self._lags)),
+            timeout_ms=self.timeout_ms,
+            post=unused,
+            sink=sink,
+        )
+        self.watcher = LagWatcher(leader=leader, post=self.posted.append)
+
+    def _lags(self, resources: ResourceSet) -> Lags:
+        assert resources == GROUP.resources
+        self.looked += 1
+        return (self.looks.pop(0) if len(self.looks) > 1 else self.looks[0])()
+
+    def look(self, number: int = 1) -> None:
+        self.watcher.start(duty(number))
+        self.hand.run()
+
+
+def failing() -> Lags:
+    raise TimeoutError("no answer")
+
+
+def test_look_when_it_fails_warns_once_and_the_next_one_counts(hand: Hand) -> None:
+    watched = Watched(hand, looks=[failing, failing, lambda: UNEVEN, failing])
+    watched.look()
+    watched.look()
+    assert watched.posted == []
+    assert watched.warned == [("lag_check_failed", {"error": "TimeoutError: no answer"})]
+    watched.look()
+    assert len(watched.posted) == 1
+    watched.look()
+    assert len(watched.warned) == 2
+
+
+def test_look_when_the_last_one_is_still_under_way_is_left_out(hand: Hand) -> None:
+    watched = Watched(hand)
+    for number in range(5, 10):
+        watched.watcher.start(duty(number))
+    hand.run()
+    (checked,) = watched.posted
+    assert (watched.looked, checked.number, checked.looks) == (1, 5, (("A", 1),))
+    assert (checked.request is not None, watched.warned) == (True, [])
+
+
+def test_look_when_a_round_is_being_decided_is_left_out(hand: Hand) -> None:
+    """An assignor may not be thread-safe, and a round must not wait for a check."""
+    watched = Watched(hand)
+    with watched.watcher.leader.turn:
+        watched.look()
+    assert watched.posted == []
+    watched.look()
+    assert len(watched.posted) == 1
+
+
+def test_look_when_no_thread_is_to_be_had_is_left_out(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    watched = Watched(hand)
+    with monkeypatch.context() as patched:
+        patched.setattr(Worker, "submit", no_thread)
+        watched.watcher.start(duty())
+    assert watched.warned[0][0] == "lag_check_failed"
+    watched.look()
+    assert len(watched.posted) == 1

@@ -50,32 +50,51 @@ def test_metadata_when_there_is_no_controller_is_listed() -> None:
         lookup.close()
 
 
-class _Topics:
+class _Admin:
     """An admin client whose answers are set by the test.
 
     Attributes:
-        topics: partitions by topic, as the queried broker knows them.
+        topics: partitions by topic, as the queried broker lists them.
+        said: error by topic in a description; a topic without an error has partition 0.
+        asked: the names of each request for a description.
     """
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicMetadataOfClient] = {}
+        self.said: dict[str, KafkaError] = {}
+        self.asked: list[list[str]] = []
 
-    def list_topics(self, *, timeout: float) -> _Topics:
+    def list_topics(self, *, timeout: float) -> _Admin:
         """Return the client itself: it has the one attribute that callers read."""
         assert timeout > 0
         return self
 
+    def describe_topics(
+        self, topics: TopicCollection, *, request_timeout: float
+    ) -> dict[str, Future[SimpleNamespace]]:
+        assert request_timeout > 0
+        self.asked.append(list(topics.topic_names))
+        answers: dict[str, Future[SimpleNamespace]] = {}
+        for name in topics.topic_names:
+            answers[name] = Future()
+            if name in self.said:
+                answers[name].set_exception(KafkaException(self.said[name]))
+            else:
+                partition = SimpleNamespace(id=0, replicas=[])
+                answers[name].set_result(SimpleNamespace(partitions=[partition]))
+        return answers
+
 
 @pytest.fixture
-def admin(monkeypatch: pytest.MonkeyPatch) -> _Topics:
+def admin(monkeypatch: pytest.MonkeyPatch) -> _Admin:
     """Return the client of every look-up in the test."""
-    admin = _Topics()
+    admin = _Admin()
     monkeypatch.setattr(ClusterLookup, "_client", lambda _: admin)
     return admin
 
 
 def test_names_are_looked_for_a_little_longer_when_an_answer_lacks_them(
-    clock: list[float], admin: _Topics
+    clock: list[float], admin: _Admin
 ) -> None:
     """A single lagging broker must not remove a topic from a pattern. Metadata is not kept."""
     lookup = lookup_of()
@@ -96,55 +115,15 @@ def test_names_are_looked_for_a_little_longer_when_an_answer_lacks_them(
     assert not lookup.is_in_doubt
 
 
-class _Described:
-    """An admin client that describes topics.
-
-    Attributes:
-        said: error by topic; a topic without an error has partition 0.
-        asked: the names of each request.
-    """
-
-    def __init__(self) -> None:
-        self.said: dict[str, KafkaError] = {}
-        self.asked: list[list[str]] = []
-
-    def describe_topics(
-        self, topics: TopicCollection, *, request_timeout: float
-    ) -> dict[str, Future[SimpleNamespace]]:
-        assert request_timeout > 0
-        self.asked.append(list(topics.topic_names))
-        answers: dict[str, Future[SimpleNamespace]] = {}
-        for name in topics.topic_names:
-            answers[name] = Future()
-            if name in self.said:
-                answers[name].set_exception(KafkaException(self.said[name]))
-            else:
-                partition = SimpleNamespace(id=0, replicas=[])
-                answers[name].set_result(SimpleNamespace(partitions=[partition]))
-        return answers
-
-    def list_topics(self, *, timeout: float) -> SimpleNamespace:
-        assert timeout > 0
-        return SimpleNamespace(topics={"orders": TopicMetadataOfClient()})
-
-
-@pytest.fixture
-def described(monkeypatch: pytest.MonkeyPatch) -> _Described:
-    """Replace the client of every look-up in the test."""
-    admin = _Described()
-    monkeypatch.setattr(ClusterLookup, "_client", lambda _: admin)
-    return admin
-
-
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "orders\0", "a b", "é", "a/b", "x" * 250, "x" * 32_000, "orders\n"]
 )
-def test_name_that_no_topic_can_have_is_not_looked_up(described: _Described, name: str) -> None:
+def test_name_that_no_topic_can_have_is_not_looked_up(admin: _Admin, name: str) -> None:
     """One such name failed the request for all names, e.g. "" or a name with NUL beside orders."""
     lookup = lookup_of()
     assert lookup.metadata([name, "orders"]).resources == ResourceSet({"orders": [0]})
     assert lookup.metadata([name]).resources == ResourceSet()
-    assert described.asked == [["orders"]]
+    assert admin.asked == [["orders"]]
 
 
 @pytest.mark.parametrize(
@@ -156,46 +135,46 @@ def test_name_that_no_topic_can_have_is_not_looked_up(described: _Described, nam
         KafkaError.POLICY_VIOLATION,
     ],
 )
-def test_topic_that_is_refused_leaves_the_others_alone(described: _Described, code: int) -> None:
+def test_topic_that_is_refused_leaves_the_others_alone(admin: _Admin, code: int) -> None:
     """A member may subscribe to topics that the leader may not see."""
-    described.said["secret"] = KafkaError(code)
+    admin.said["secret"] = KafkaError(code)
     assert lookup_of().metadata(["orders", "secret"]).resources == ResourceSet({"orders": [0]})
 
 
-def test_topic_that_may_exist_is_what_it_was(described: _Described, clock: list[float]) -> None:
+def test_topic_that_may_exist_is_what_it_was(admin: _Admin, clock: list[float]) -> None:
     lookup = lookup_of()
-    described.said["orders"] = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
+    admin.said["orders"] = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
     with pytest.raises(KafkaException, match="LEADER_NOT_AVAILABLE"):
         lookup.metadata(["orders", "payments"])
-    del described.said["orders"]
+    del admin.said["orders"]
     both = ResourceSet({"orders": [0], "payments": [0]})
     assert lookup.metadata(["orders", "payments"]).resources == both
-    described.said["orders"] = KafkaError(KafkaError.UNKNOWN)
+    admin.said["orders"] = KafkaError(KafkaError.UNKNOWN)
     for _ in range(3):
         clock[0] += 10
         assert lookup.metadata(["orders", "payments"]).resources == both
         assert lookup.is_in_doubt
-    described.said["orders"] = KafkaError(KafkaError._TIMED_OUT)
+    admin.said["orders"] = KafkaError(KafkaError._TIMED_OUT)
     with pytest.raises(KafkaException, match="_TIMED_OUT"):
         lookup.metadata(["orders", "payments"])  # no broker answered
 
 
-def test_names_when_there_are_very_many_are_listed_first(described: _Described) -> None:
+def test_names_when_there_are_very_many_are_listed_first(admin: _Admin) -> None:
     """To describe 20,000 names, librdkafka took 5 s, and the group's round waited."""
-    lookup = lookup_of()
+    lookup, admin.topics = lookup_of(), {"orders": TopicMetadataOfClient()}
     names = ["orders", *(f"none-{number}" for number in range(5_000))]
     assert lookup.metadata(names).resources == ResourceSet({"orders": [0]})
-    assert described.asked == [["orders"]]
+    assert admin.asked == [["orders"]]
 
 
 def test_clients_that_were_given_back_are_made_again_until_the_close(
     hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stable member needs no second client, and one that outlives its consumer reconnects."""
-    clients: weakref.WeakSet[_Topics] = weakref.WeakSet()
+    clients: weakref.WeakSet[_Admin] = weakref.WeakSet()
 
-    def admin_client(_config: object) -> _Topics:
-        made = _Topics()
+    def admin_client(_config: object) -> _Admin:
+        made = _Admin()
         clients.add(made)
         return made
 
@@ -258,12 +237,12 @@ def test_a_client_without_an_answer_is_replaced_after_ever_more_look_ups(
     answers = [False] * 20 + [True] + [False] * 3
     asked: list[bool] = []
 
-    class Silent(_Topics):
+    class Silent(_Admin):
         def __init__(self, _: object) -> None:
             super().__init__()
             made.append(len(asked))
 
-        def list_topics(self, *, timeout: float) -> _Topics:
+        def list_topics(self, *, timeout: float) -> _Admin:
             asked.append(answers[len(asked)])
             if not asked[-1]:
                 raise KafkaException(KafkaError(KafkaError._TRANSPORT))
@@ -302,5 +281,5 @@ def test_commit_outside_of_the_log_counts_as_the_consumer_will_reset(
         return dict.fromkeys(resources, at)
 
     monkeypatch.setattr(ClusterLookup, "_offsets", offsets)
-    found = ClusterLookup({}, "billing", reset, 500, CONNECTION).lags(orders)
+    found = lookup_of(reset=reset).lags(orders)
     assert found.values.tolist() == lags

@@ -16,16 +16,10 @@ from coopgroup.core.leader import TopicMetadata
 from coopgroup.core.member.events import RejoinRequested, SubscriptionChanged, Woken
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.session import SeenTopics
-from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.watching import TopicWatcher, TopicWish
 from coopgroup.worker import Job, Worker
 from tests.support.by_hand import Hand
-
-
-def test_wish_when_a_pattern_is_invalid_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"topics: got '\^\[', expected a regular"):
-        TopicWish.read(["^["])
 
 
 @define

@@ -53,30 +53,6 @@ def test_fetch_when_records_are_large_takes_few_ahead() -> None:
     assert (len(fetching.record_buffer.ready), len(librdkafka.queue)) == (2, 100 - 32 - 2)
 
 
-@pytest.mark.parametrize("wanted", [1, 100])
-def test_fetch_when_interrupted_fetches_again_what_was_dropped(wanted: int) -> None:
-    """From the end of the hand-out; a partition without a hand-out restarts at its first offset."""
-    fetching, librdkafka = begun(record(0, 7), record(0, 8))
-    fetching.fetch(2, 0)
-    librdkafka.feed([record(0, 9), record(1, 50), record(0, 10)])
-    librdkafka.failure = KeyboardInterrupt()
-    with pytest.raises(KeyboardInterrupt):
-        fetching.fetch(wanted, 0)
-    assert librdkafka.calls == [
-        ("unassign", [(0, 9)]),
-        ("assign", [(0, 9)]),
-        ("unassign", [(1, -1001)]),
-        ("assign", [(1, 50)]),
-    ]
-    assert positions(fetching) == [7, -1001]
-    fetching.record_buffer.take(2)
-    assert positions(fetching) == [9, -1001]
-    librdkafka.feed([record(0, 9), record(1, 50)])
-    fetching.fetch(2, 0)
-    fetching.record_buffer.take(2)
-    assert positions(fetching) == [10, 51]
-
-
 def test_positions_when_asked_while_a_batch_is_under_way_are_those_before_it() -> None:
     """Another thread asks: librdkafka is already ahead, the hand-out lacks the records."""
     fetching, librdkafka = begun(record(0, 7))
@@ -178,25 +154,6 @@ def test_fetch_past_when_the_batch_may_not_leave_keeps_it(
     assert fetching.fetch_past(count, 0, lambda: may_leave) == []
     assert ready(fetching) == ([(0, 7)] if is_paused else [(0, 7), (1, 50)])
     assert positions(fetching) == [7, 50]
-
-
-@pytest.mark.parametrize("inside", [True, False])
-def test_fetch_past_when_interrupted_fetches_again_what_was_dropped(inside: bool) -> None:
-    fetching, librdkafka = begun(record(0, 7), record(1, 50))
-    librdkafka.failure = KeyboardInterrupt() if inside else None
-
-    def interrupted() -> bool:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fetching.fetch_past(2, 0, interrupted)
-    assert librdkafka.calls == [
-        ("unassign", [(0, -1001)]),
-        ("assign", [(0, -2)]),
-        ("unassign", [(1, -1001)]),
-        ("assign", [(1, 50)]),
-    ]
-    assert (ready(fetching), positions(fetching)) == ([], [-1001, -1001])
 
 
 @pytest.mark.parametrize("fetch", ["fetch 1", "fetch 2", "fetch 100", "past", "past, kept"])

@@ -19,11 +19,10 @@ from coopgroup.kafka.records.offset_lookup import OffsetLookup, read_offsets
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer, FetchOffsetsRequest
 from coopgroup.kafka.rpc.transport import GroupTransport
-from tests.unit.kafka.fakes import FakeCoordinator
+from tests.unit.kafka.fakes import HERE, THERE, FakeCoordinator
 
 A, B = ("t", 0), ("t", 1)
 FIVE, SEVEN = CommittedOffset(5), CommittedOffset(7)
-HERE, THERE = (Coordinator(node_id=one, host="localhost", port=one) for one in (1, 2))
 
 
 @define

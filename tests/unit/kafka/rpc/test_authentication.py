@@ -142,6 +142,34 @@ def test_replaced_credentials_are_not_refused_before_a_new_connection_has_tried_
     assert logins[:3] == [[b"me", b"old"], [b"you", b"new"], [b"you", b"new"]]
 
 
+@pytest.mark.parametrize("hangs", [False, True], ids=["succeeds", "hangs"])
+def test_session_is_renewed_on_its_connection_which_is_given_up_if_that_hangs(
+    *, hangs: bool
+) -> None:
+    """A heartbeat behind a renewal that hangs has a deadline, and the next one connects anew."""
+    renewing, go_on = threading.Event(), threading.Event()
+
+    def judge(_: bytes) -> int:
+        if len(stage.broker.seen) == 2:
+            renewing.set()
+            assert go_on.wait(WAIT_S)
+        return 0
+
+    with stage_of(judge, lifetime_ms=600, **PLAIN) as stage:
+        assert stage.ask() == ALIVE
+        assert renewing.wait(WAIT_S)
+        node = node_at(stage.broker.address)
+        waiting = begin(stage.transport, HEARTBEAT, node, 100 if hangs else 5_000)
+        if hangs:
+            assert kind_of(waiting.get(timeout=WAIT_S)) is FailureKind.TIMED_OUT
+            waiting = stage.begin()
+        else:
+            go_on.set()
+        assert waiting.get(timeout=WAIT_S) == ALIVE
+        assert stage.broker.connections == 1 + hangs
+        go_on.set()
+
+
 def test_missing_token_is_reported_as_a_failed_handshake() -> None:
     """Without a report, a member that never joins would be silent about its cause."""
 

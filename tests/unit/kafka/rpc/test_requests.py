@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from attrs import evolve
 from kafka.errors import IncompatibleBrokerVersion
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.consumer import group as wire
@@ -21,51 +22,38 @@ def assignment(member_id: str, content: bytes) -> dict[str, Any]:
     return {"member_id": member_id, "assignment": content}
 
 
-def join(group_instance_id: str | None = None) -> api.JoinGroupRequest:
-    return api.JoinGroupRequest(
-        group_id="g",
-        member_id="m",
-        group_instance_id=group_instance_id,
-        session_timeout_ms=1,
-        rebalance_timeout_ms=2,
-        protocol_type="consumer",
-        protocols=(("first", b"\x01"), ("second", b"\x02")),
-        reason="why",
-    )
+JOIN = api.JoinGroupRequest(
+    group_id="g",
+    member_id="m",
+    group_instance_id=None,
+    session_timeout_ms=1,
+    rebalance_timeout_ms=2,
+    protocol_type="consumer",
+    protocols=(("first", b"\x01"), ("second", b"\x02")),
+    reason="why",
+)
+SYNC = api.SyncGroupRequest(
+    group_id="g",
+    generation=3,
+    member_id="m",
+    group_instance_id=None,
+    protocol_type="consumer",
+    protocol_name="first",
+    assignments=(("m", b"\x03"), ("n", b"")),
+)
+HEARTBEAT = api.HeartbeatRequest(group_id="g", generation=3, member_id="m", group_instance_id=None)
+LEAVE = api.LeaveGroupRequest(group_id="g", member_id="m", group_instance_id=None, reason="why")
+COMMIT = api.OffsetCommitRequest(
+    group_id="g",
+    generation=3,
+    member_id="m",
+    group_instance_id=None,
+    offsets=(("b", 0, 7, -1, ""), ("a", 1, 6, 4, "note"), ("b", 2, 5, -1, "")),
+)
 
 
-def sync(group_instance_id: str | None = None) -> api.SyncGroupRequest:
-    return api.SyncGroupRequest(
-        group_id="g",
-        generation=3,
-        member_id="m",
-        group_instance_id=group_instance_id,
-        protocol_type="consumer",
-        protocol_name="first",
-        assignments=(("m", b"\x03"), ("n", b"")),
-    )
-
-
-def heartbeat(group_instance_id: str | None = None) -> api.HeartbeatRequest:
-    return api.HeartbeatRequest(
-        group_id="g", generation=3, member_id="m", group_instance_id=group_instance_id
-    )
-
-
-def leave(group_instance_id: str | None = None) -> api.LeaveGroupRequest:
-    return api.LeaveGroupRequest(
-        group_id="g", member_id="m", group_instance_id=group_instance_id, reason="why"
-    )
-
-
-def commit(group_instance_id: str | None = None) -> api.OffsetCommitRequest:
-    return api.OffsetCommitRequest(
-        group_id="g",
-        generation=3,
-        member_id="m",
-        group_instance_id=group_instance_id,
-        offsets=(("b", 0, 7, -1, ""), ("a", 1, 6, 4, "note"), ("b", 2, 5, -1, "")),
-    )
+def static(request: Any) -> Any:  # noqa: ANN401  (one of several kinds)
+    return evolve(request, group_instance_id="static")
 
 
 def over_the_wire(request: api.GroupRequest | FetchOffsetsRequest, version: int) -> dict[str, Any]:
@@ -96,31 +84,31 @@ FIND = api.FindCoordinatorRequest(group_id="g")
     ("request_", "version", "fields"),
     [
         (
-            join("static"),
+            static(JOIN),
             9,
             STATIC
             | {"session_timeout_ms": 1, "rebalance_timeout_ms": 2, "protocol_type": "consumer"}
             | {"protocols": [protocol("first", 1), protocol("second", 2)], "reason": "why"},
         ),
         (
-            sync("static"),
+            static(SYNC),
             5,
             STATIC
             | {"generation_id": 3, "protocol_type": "consumer", "protocol_name": "first"}
             | {"assignments": [assignment("m", b"\x03"), assignment("n", b"")]},
         ),
-        (heartbeat("static"), 4, STATIC | {"generation_id": 3}),
+        (static(HEARTBEAT), 4, STATIC | {"generation_id": 3}),
         (
-            leave("static"),
+            static(LEAVE),
             5,
             {
                 "group_id": "g",
                 "members": [{"member_id": "m", "group_instance_id": "static", "reason": "why"}],
             },
         ),
-        (leave(), 2, MEMBER),
+        (LEAVE, 2, MEMBER),
         (
-            commit(),  # sorted by topic
+            COMMIT,  # sorted by topic
             9,
             MEMBER
             | {"generation_id_or_member_epoch": 3, "group_instance_id": None}
@@ -165,7 +153,7 @@ def test_offset_fetch_asks_for_one_group_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize(
     ("request_", "known", "expected"),
-    [(OFFSETS, (0, 1), 1), (OFFSETS, (1, 8), 8), (OFFSETS, (1, 10), 9), (commit(), (2, 10), 9)],
+    [(OFFSETS, (0, 1), 1), (OFFSETS, (1, 8), 8), (OFFSETS, (1, 10), 9), (COMMIT, (2, 10), 9)],
 )
 def test_requests_about_offsets_speak_versions_with_names(
     request_: Any,  # noqa: ANN401
@@ -206,19 +194,18 @@ def test_offset_fetch_answer_is_read_in_every_version(version: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_of", "version_min"),
-    [(join, 5), (sync, 3), (heartbeat, 3), (leave, 3), (commit, 7)],
+    ("request_", "version_min"),
+    [(JOIN, 5), (SYNC, 3), (HEARTBEAT, 3), (LEAVE, 3), (COMMIT, 7)],
 )
 def test_negotiation_fails_when_a_static_id_cannot_be_sent(
-    request_of: Any,  # noqa: ANN401
-    version_min: int,
+    request_: api.GroupRequest, version_min: int
 ) -> None:
     """An old broker must not turn a static member into a dynamic one."""
-    message = build_message(request_of("static"))
+    message = build_message(static(request_))
     old = BrokerVersionData(api_versions={message.API_KEY: (0, version_min - 1)})
     with pytest.raises(IncompatibleBrokerVersion):
         old.api_version(message)
-    assert old.api_version(build_message(request_of(None))) == version_min - 1
+    assert old.api_version(build_message(request_)) == version_min - 1
     new = BrokerVersionData(api_versions={message.API_KEY: (0, version_min)})
     assert new.api_version(message) == version_min
 
@@ -259,23 +246,23 @@ def committed(topic: str, *codes: tuple[int, int]) -> Any:  # noqa: ANN401
             api.FindCoordinatorAnswer(**NOT_NOW, coordinator=None),
         ),
         (
-            sync(),
+            SYNC,
             wire.SyncGroupResponse(error_code=0, assignment=b"\x05"),
             api.SyncGroupAnswer(error_code=0, assignment=b"\x05"),
         ),
-        (heartbeat(), wire.HeartbeatResponse(error_code=27), api.HeartbeatAnswer(error_code=27)),
+        (HEARTBEAT, wire.HeartbeatResponse(error_code=27), api.HeartbeatAnswer(error_code=27)),
         (
-            leave(),
+            LEAVE,
             wire.LeaveGroupResponse(error_code=16, members=[]),
             api.LeaveGroupAnswer(error_code=16),
         ),
         (
-            leave(),
+            LEAVE,
             wire.LeaveGroupResponse(error_code=0, members=[LEFT(member_id="m", error_code=25)]),
             api.LeaveGroupAnswer(error_code=25),
         ),
         (
-            commit(),
+            COMMIT,
             wire.OffsetCommitResponse(
                 topics=[committed("b", (2, 22), (0, 0)), committed("a", (1, 3))]
             ),
