@@ -5,7 +5,9 @@ import pytest
 from coopgroup.core.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
 from coopgroup.core.member.events import LossHandled
 from coopgroup.core.model import EMPTY
-from coopgroup.telemetry import RequestRefused
+from coopgroup.core.model.group_api import SyncGroupAnswer
+from coopgroup.protocol import Assignment, encode_assignment
+from coopgroup.telemetry import AssignmentUnreadable, RequestRefused
 from tests.support.members import CONFIG, HELD, DrivenMember, stable, syncing_again
 
 JOIN, SYNC = RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP
@@ -44,6 +46,16 @@ def test_sync_when_another_round_began_is_joined_at_once(code: ErrorCode) -> Non
     """Every time: each of these rounds waits for this member."""
     driven = stable().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     assert [refused_again(driven, code, generation) for generation in range(2, 6)] == [0] * 4
+
+
+def test_assignment_of_a_newer_version_is_refused_and_reported() -> None:
+    """The member keeps what it owns. The record is a warning in the log."""
+    content = b"\x00\x02" + encode_assignment(Assignment(assigned=EMPTY))[2:]
+    driven = syncing_again()
+    driven.answer(SYNC, SyncGroupAnswer(error_code=0, assignment=content))
+    (record,) = driven.reported(AssignmentUnreadable)
+    assert record.error == "version: got 2, expected 1 at offset 0"
+    assert driven.member.owned == HELD
 
 
 def test_joins_that_fail_at_the_broker_are_tried_until_one_succeeds() -> None:
