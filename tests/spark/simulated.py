@@ -44,10 +44,7 @@ def history_of_runs(
 ) -> dict[str, DataFrame]:
     """Return the tables of a history and of its episodes; each group has the name of its run.
 
-    Args:
-        spark: the session.
-        runs: the runs, by group.
-        is_named: whether the names of processes in telemetry prove returns.
+    With `is_named`, the names of processes in telemetry prove returns.
     """
     records = []
     for group, run in runs.items():

@@ -11,12 +11,11 @@ from pyspark.sql import SparkSession
 
 from coopgroup.cli.pipeline.advise import command
 from coopgroup.cli.pipeline.run import _ripe
-from coopgroup.errors import CoopgroupError
+from coopgroup.errors import CoopgroupError, PipelineError
 from coopgroup.pipeline.advice import tables as advice_tables
 from coopgroup.pipeline.advice.choose import ENOUGH
 from coopgroup.pipeline.advice.cost import MoveCost
 from coopgroup.pipeline.advice.tables import history_of, move_cost_of
-from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.tables import Tables
 from coopgroup.simulator.scenario import Choice

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import evolve
 
+from coopgroup.errors import PipelineError
 from coopgroup.pipeline.asof import in_log_order
 from coopgroup.pipeline.basis import Basis
 from coopgroup.pipeline.episodes.job import checkpointed
-from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.lag import (
     RESETS,
     committed_topics,

@@ -11,7 +11,7 @@ import pytest
 from attrs import evolve
 from pyspark.sql.types import StringType, StructField, StructType
 
-from coopgroup.pipeline.errors import PipelineError
+from coopgroup.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import commit, killed_at, make, rows

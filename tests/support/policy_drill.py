@@ -170,6 +170,11 @@ class Drill:
         actor.owned -= actor.told_to_stop & actor.slow
         actor.slow = ResourceSet()
 
+    @property
+    def memory(self) -> PolicyState:
+        assert self.state is not None
+        return self.state
+
     def owned(self, name: str = "T") -> dict[str, list[int]]:
         return {m: actor.owned.indices(name).tolist() for m, actor in sorted(self.actors.items())}
 

@@ -95,11 +95,7 @@ class Lies:
     # --- as a member ------------------------------------------------------------------------------
 
     def subscription(self, last: int) -> bytes:
-        """Return what it says when it joins.
-
-        Args:
-            last: generation of the last round that it was in, -1 for none.
-        """
+        """Return what it says when it joins."""
         form = self._way("form")
         if form == "garbage":
             return self._garbage()

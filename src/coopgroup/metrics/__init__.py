@@ -14,10 +14,10 @@ from coopgroup.extras import install_command
 from coopgroup.metrics.names import METRICS, Kind, Metric
 
 if TYPE_CHECKING:
+    from coopgroup.metrics.feed import Several
     from coopgroup.metrics.handlers import traced
     from coopgroup.metrics.opentelemetry import OpenTelemetryMetrics
     from coopgroup.metrics.prometheus import PrometheusMetrics
-    from coopgroup.metrics.several import Several
     from coopgroup.metrics.spans import OpenTelemetrySpans
 
 __all__ = [
@@ -34,7 +34,7 @@ _HOMES = {
     "OpenTelemetryMetrics": "coopgroup.metrics.opentelemetry",
     "OpenTelemetrySpans": "coopgroup.metrics.spans",
     "PrometheusMetrics": "coopgroup.metrics.prometheus",
-    "Several": "coopgroup.metrics.several",
+    "Several": "coopgroup.metrics.feed",
     "traced": "coopgroup.metrics.handlers",
 }
 

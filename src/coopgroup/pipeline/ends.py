@@ -19,9 +19,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from coopgroup.errors import ConfigurationError
+from coopgroup.errors import ConfigurationError, PipelineError
 from coopgroup.kafka.config.shown_values import HIDDEN, safe_reason
-from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.sources import Source
 from coopgroup.pipeline.spark.workers import settled

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from attrs import frozen
 
-from coopgroup.pipeline.errors import PipelineError
+from coopgroup.errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

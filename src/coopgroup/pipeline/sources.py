@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import astuple, frozen
 from pyspark.errors import AnalysisException
 
-from coopgroup.pipeline.errors import PipelineError
+from coopgroup.errors import PipelineError
 from coopgroup.pipeline.tables import MISSING, unless_changed
 
 if TYPE_CHECKING:

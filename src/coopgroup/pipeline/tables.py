@@ -41,7 +41,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as sql
 
-from coopgroup.pipeline.errors import PipelineError
+from coopgroup.errors import PipelineError
 from coopgroup.pipeline.folders import Folders
 from coopgroup.pipeline.schemas import BATCHES, TABLES, VERSION, Batch, Table
 from coopgroup.pipeline.scope import in_groups, quoted

@@ -235,7 +235,6 @@ class AioStage:
         self.fetching.close()
 
     def feed(self, partition: int, *offsets: int) -> None:
-        """Let librdkafka have records."""
         self.librdkafka.feed([record(partition, offset) for offset in offsets])
 
     @property
@@ -254,7 +253,6 @@ class AioStage:
         ]
 
     def consumer(self, *topics: str, **more: object) -> AsyncCooperativeConsumer:
-        """Return a consumer that is made of this stage."""
         config = {"bootstrap.servers": "localhost:1", "group.id": "g", **more}
         return AsyncCooperativeConsumer(config, *topics)
 
@@ -303,7 +301,6 @@ class AioStage:
 
 @contextmanager
 def staged(*, has_threads: bool = False) -> Iterator[AioStage]:
-    """Make the stage of a test, and its consumers of the stage."""
     with by_hand() if not has_threads else nullcontext(Hand()) as hand:
         stage = AioStage(hand, has_threads=has_threads)
 

@@ -31,8 +31,15 @@ from coopgroup.core.member.events import (
 )
 from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.groups import work as work_module
-from coopgroup.groups.callbacks import Callbacks, WorkFailure
-from coopgroup.groups.work import GroupWork, ResourceWork, Wish, Work, WorkLimits
+from coopgroup.groups.work import (
+    Callbacks,
+    GroupWork,
+    ResourceWork,
+    Wish,
+    Work,
+    WorkFailure,
+    WorkLimits,
+)
 from coopgroup.kafka.health.probe import WorkSample
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, WorkFailed
 from coopgroup.worker import Worker
@@ -111,7 +118,6 @@ class Bench:
             raise failures.pop(0)
 
     def put(self, notice: Any) -> None:  # noqa: ANN401  (one of many effects)
-        """Give a notice, and run all that follows."""
         self.work.put(notice)
         self.hand.run()
 

@@ -28,7 +28,6 @@ def driver_and_group(hand: Hand) -> Iterator[DriverAndGroup]:
 
 @pytest.fixture
 def joined(hand: Hand, driver_and_group: DriverAndGroup) -> DriverAndGroup:
-    """Return a driver whose member owns partitions."""
     subscribe(hand, driver_and_group[0])
     return driver_and_group
 

@@ -35,7 +35,6 @@ LOST = TransportFailure(kind=FailureKind.DISCONNECTED, message="gone")
 
 
 def places(messages: Iterable[Message]) -> list[tuple[int | None, int | None]]:
-    """Return (partition, offset) of each record."""
     return [(one.partition(), one.offset()) for one in messages]
 
 

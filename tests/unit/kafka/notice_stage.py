@@ -12,10 +12,11 @@ from coopgroup.core.member.effects import GrantResources
 from coopgroup.core.member.events import CommitRequested, Offset
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener
-from coopgroup.kafka.consumer import Delivery
+from coopgroup.kafka.consumer import DecodedDelivery, Delivery
 from coopgroup.kafka.membership.ports import Notice
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.committing import Committing
+from coopgroup.kafka.records.decoding import Decoder
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.telemetry import ResourcesStopped, StopReason
@@ -122,6 +123,18 @@ def holding(resources: ResourceSet = BOTH) -> Stage:
     stage = Stage()
     stage.hold(resources)
     return stage
+
+
+def delivery_of(stage: Stage, decoder: Decoder) -> DecodedDelivery:
+    driver: Any = stage.driver
+    return DecodedDelivery(
+        driver=driver,
+        fetching=stage.fetching,
+        committing=stage.committing,
+        listener=stage.listener,
+        meter=stage.meter,
+        decoder=decoder,
+    )
 
 
 def revoked(stage: Stage) -> list[Any]:

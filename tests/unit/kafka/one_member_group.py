@@ -15,24 +15,7 @@ from coopgroup.core.leader import TopicMetadata
 from coopgroup.core.member.effects import GrantResources, Lane
 from coopgroup.core.member.events import CommitRequested, Offset, SubscriptionChanged
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.model.group_api import (
-    Answer,
-    Coordinator,
-    FindCoordinatorAnswer,
-    FindCoordinatorRequest,
-    GroupRequest,
-    HeartbeatAnswer,
-    HeartbeatRequest,
-    JoinedMember,
-    JoinGroupAnswer,
-    JoinGroupRequest,
-    LeaveGroupAnswer,
-    LeaveGroupRequest,
-    OffsetCommitAnswer,
-    OffsetCommitRequest,
-    SyncGroupAnswer,
-    SyncGroupRequest,
-)
+from coopgroup.core.model import group_api as api
 from coopgroup.core.policies.simple import SimplePolicy
 from coopgroup.core.session import SeenTopics
 from coopgroup.kafka.config.settings import read_settings
@@ -57,7 +40,7 @@ SETTINGS = {
     "socket.timeout.ms": 200,
 }
 STATE = {"coopgroup.state.dir": "the slot counts"}
-Outcome = Answer | TransportFailure | None
+Outcome = api.Answer | TransportFailure | None
 
 
 @define(eq=False)
@@ -75,9 +58,9 @@ class OneMemberGroup:
     """
 
     requests: list[type] = field(factory=list)
-    override: Callable[[GroupRequest], Outcome] | None = None
+    override: Callable[[api.GroupRequest], Outcome] | None = None
     silent: frozenset[type] = frozenset()
-    held: list[tuple[GroupRequest, Callable[[Any], None]]] = field(factory=list)
+    held: list[tuple[api.GroupRequest, Callable[[Any], None]]] = field(factory=list)
     is_closed: bool = False
     report: Callable[[BaseException], None] | None = None
     failure: Exception | None = None
@@ -94,10 +77,10 @@ class OneMemberGroup:
     def send(
         self,
         _lane: Lane,
-        request: GroupRequest,
+        request: api.GroupRequest,
         on_answer: Callable[[Any], None],
         *,
-        node: Coordinator | None,
+        node: api.Coordinator | None,
         timeout_ms: int,
     ) -> None:
         assert timeout_ms > 0
@@ -111,7 +94,6 @@ class OneMemberGroup:
         on_answer(usual_answer(request) if answer is None else answer)
 
     def refuse(self, kind: type, failure: FailureKind) -> None:
-        """Let all requests of a kind fail."""
         refusal = TransportFailure(kind=failure, message="refused")
         self.override = lambda request: refusal if isinstance(request, kind) else None
 
@@ -123,15 +105,15 @@ class OneMemberGroup:
             on_answer(usual_answer(request))
 
 
-def usual_answer(request: GroupRequest) -> Answer:
+def usual_answer(request: api.GroupRequest) -> api.Answer:
     match request:
-        case FindCoordinatorRequest():
-            here = Coordinator(node_id=1, host="localhost", port=1)
-            return FindCoordinatorAnswer(error_code=0, error_message="", coordinator=here)
-        case JoinGroupRequest():
+        case api.FindCoordinatorRequest():
+            here = api.Coordinator(node_id=1, host="localhost", port=1)
+            return api.FindCoordinatorAnswer(error_code=0, error_message="", coordinator=here)
+        case api.JoinGroupRequest():
             name, subscription = request.protocols[0]
-            member = JoinedMember(member_id="m", group_instance_id=None, metadata=subscription)
-            return JoinGroupAnswer(
+            member = api.JoinedMember(member_id="m", group_instance_id=None, metadata=subscription)
+            return api.JoinGroupAnswer(
                 error_code=0,
                 generation=1,
                 protocol_name=name,
@@ -140,15 +122,15 @@ def usual_answer(request: GroupRequest) -> Answer:
                 members=(member,),
                 skip_assignment=False,
             )
-        case SyncGroupRequest():
-            return SyncGroupAnswer(error_code=0, assignment=dict(request.assignments)["m"])
-        case HeartbeatRequest():
-            return HeartbeatAnswer(error_code=0)
-        case LeaveGroupRequest():
-            return LeaveGroupAnswer(error_code=0)
-        case OffsetCommitRequest():
+        case api.SyncGroupRequest():
+            return api.SyncGroupAnswer(error_code=0, assignment=dict(request.assignments)["m"])
+        case api.HeartbeatRequest():
+            return api.HeartbeatAnswer(error_code=0)
+        case api.LeaveGroupRequest():
+            return api.LeaveGroupAnswer(error_code=0)
+        case api.OffsetCommitRequest():
             codes = tuple((one[0], one[1], 0) for one in request.offsets)
-            return OffsetCommitAnswer(codes=codes)
+            return api.OffsetCommitAnswer(codes=codes)
 
 
 class _Lookup:

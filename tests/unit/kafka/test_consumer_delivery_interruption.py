@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from coopgroup.kafka.consumer import CooperativeConsumer, DecodedDelivery
+from coopgroup.kafka.consumer import CooperativeConsumer
 from coopgroup.kafka.records.decoding import Decoder, Deserializers
 from tests.unit.kafka.fakes import record
-from tests.unit.kafka.notice_stage import BOTH, Stage, owning
+from tests.unit.kafka.notice_stage import BOTH, Stage, delivery_of, owning
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -56,18 +56,9 @@ def shell_of(stage: Stage) -> CooperativeConsumer:
 
 def decoding_shell_of(stage: Stage) -> CooperativeConsumer:
     """Return the same with a deserializer, which must see each record as bytes."""
-    driver: Any = stage.driver
     decoder = Decoder(Deserializers(key=None, value=lambda data, _: data.decode()))
     consumer = shell_of(stage)
-    vars(consumer)["_ready"] = ()
-    vars(consumer)["_delivery"] = DecodedDelivery(
-        driver=driver,
-        fetching=stage.fetching,
-        committing=stage.committing,
-        listener=stage.listener,
-        meter=stage.meter,
-        decoder=decoder,
-    )
+    vars(consumer).update({"_ready": (), "_delivery": delivery_of(stage, decoder)})
     return consumer
 
 

@@ -21,7 +21,7 @@ from attrs import define, field
 from coopgroup.core.member import Action
 from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.config.file_limits import FileLimits
+from coopgroup.kafka.config.settings import FileLimits
 from coopgroup.kafka.membership.event_log import is_heard, log
 from coopgroup.kafka.rpc.outcomes import HandshakeError
 from coopgroup.telemetry import (

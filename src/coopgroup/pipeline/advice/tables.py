@@ -20,11 +20,11 @@ from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
 from coopgroup.core.policies.registry import policy_names
+from coopgroup.errors import PipelineError
 from coopgroup.pipeline.advice.cost import LADDER_MS, MoveCost
 from coopgroup.pipeline.advice.history import GroupHistory, Observed, Seen, episodes_of
 from coopgroup.pipeline.episodes.processes import EAGER, members_of, states_of
 from coopgroup.pipeline.episodes.returns import LIKELY, PROVEN
-from coopgroup.pipeline.errors import PipelineError
 from coopgroup.simulator.scenario import Choice, How
 
 if TYPE_CHECKING:

@@ -198,7 +198,6 @@ def by_signal(_: object) -> None:
 
 
 def poll_on(consumer: CooperativeConsumer, count: int) -> None:
-    """Poll for a while, for one record or for several."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         consumer.consume(count, 0.05) if count > 1 else consumer.poll(0.05)

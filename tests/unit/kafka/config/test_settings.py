@@ -38,7 +38,6 @@ NO_KIP_848 = (
 
 
 def read(**more: Any) -> ConsumerSettings:  # noqa: ANN401  (values of keys)
-    """Return the settings of a group "g" with further keys."""
     return read_settings(GIVEN | more)
 
 
@@ -135,7 +134,8 @@ def test_settings_when_values_are_given_are_those_of_the_member_and_of_librdkafk
         request_timeout_ms=20_000,
         keeps_identity=True,
     )
-    assert settings.librdkafka == read().librdkafka | {
+    assert settings.librdkafka == {
+        **read().librdkafka,
         "client.id": "me",
         "client.rack": "rack-a",
         "socket.timeout.ms": 20_000,

@@ -13,9 +13,8 @@ from confluent_kafka.error import (
 )
 from confluent_kafka.serialization import SerializationContext, StringDeserializer
 
-from coopgroup.kafka.consumer import DecodedDelivery
 from coopgroup.kafka.records.decoding import Decoder, Deserializer, Deserializers
-from tests.unit.kafka.notice_stage import BOTH, Stage, owning
+from tests.unit.kafka.notice_stage import BOTH, Stage, delivery_of, owning
 
 
 def message(offset: int, value: bytes | None = b"1", key: bytes | None = b"k") -> Message:
@@ -34,18 +33,6 @@ def data_of(one: Message) -> tuple[object, object]:
 
 def decoder_of(key: Any = None, value: Any = number) -> Decoder:  # noqa: ANN401
     return Decoder(Deserializers(key=key, value=value))
-
-
-def delivery_of(stage: Stage, decoder: Decoder) -> DecodedDelivery:
-    driver: Any = stage.driver
-    return DecodedDelivery(
-        driver=driver,
-        fetching=stage.fetching,
-        committing=stage.committing,
-        listener=stage.listener,
-        meter=stage.meter,
-        decoder=decoder,
-    )
 
 
 def next_offset(stage: Stage) -> list[int]:

@@ -210,6 +210,10 @@ def test_negotiation_fails_when_a_static_id_cannot_be_sent(
     assert new.api_version(message) == version_min
 
 
+JOINED: Any = {"generation_id": 4, "protocol_name": "first", "leader": "a", "member_id": "m"}
+MEMBER_OF = wire.JoinGroupResponse.JoinGroupResponseMember(
+    member_id="a", group_instance_id="i", metadata=b"\1"
+)
 LEFT = wire.LeaveGroupResponse.MemberResponse
 HERE: Any = {"node_id": 1, "host": "h", "port": 2}
 NOT_NOW: Any = {"error_code": 15, "error_message": "not now"}
@@ -246,6 +250,19 @@ def committed(topic: str, *codes: tuple[int, int]) -> Any:  # noqa: ANN401
             api.FindCoordinatorAnswer(**NOT_NOW, coordinator=None),
         ),
         (
+            JOIN,
+            wire.JoinGroupResponse(error_code=0, **JOINED, members=[MEMBER_OF]),  # v5
+            api.JoinGroupAnswer(
+                error_code=0,
+                generation=4,
+                protocol_name="first",
+                leader_id="a",
+                member_id="m",
+                members=(api.JoinedMember(member_id="a", group_instance_id="i", metadata=b"\1"),),
+                skip_assignment=False,
+            ),
+        ),
+        (
             SYNC,
             wire.SyncGroupResponse(error_code=0, assignment=b"\x05"),
             api.SyncGroupAnswer(error_code=0, assignment=b"\x05"),
@@ -269,7 +286,7 @@ def committed(topic: str, *codes: tuple[int, int]) -> Any:  # noqa: ANN401
             api.OffsetCommitAnswer(codes=(("a", 1, 3), ("b", 0, 0), ("b", 2, 22))),
         ),
     ],
-    ids=["found", "not-found", "synced", "alive", "unleft", "unleft-member", "commit"],
+    ids=["found", "not-found", "joined", "synced", "alive", "unleft", "unleft-member", "commit"],
 )
 def test_answer_is_plain_when_read(
     request_: api.GroupRequest,

@@ -16,12 +16,8 @@ from kafka.net.selector import NetworkSelector
 from coopgroup.core.member.effects import Lane
 from coopgroup.core.model.group_api import (
     Coordinator,
-    FindCoordinatorAnswer,
     FindCoordinatorRequest,
     HeartbeatAnswer,
-    JoinGroupRequest,
-    SyncGroupAnswer,
-    SyncGroupRequest,
 )
 from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
@@ -56,47 +52,6 @@ def broker() -> Iterator[str]:
 @pytest.fixture
 def node(broker: str) -> Coordinator:
     return node_at(broker)
-
-
-@pytest.mark.slow
-def test_group_works_when_the_broker_speaks_old_versions(broker: str, node: Coordinator) -> None:
-    """The mock speaks JoinGroup v5 and similar versions, which carry the same values."""
-    with transport_to(broker) as transport:
-        assert ask(transport, LOOK_UP) == FindCoordinatorAnswer(
-            error_code=0, error_message="", coordinator=node
-        )
-        join = JoinGroupRequest(
-            group_id="g",
-            member_id="",
-            group_instance_id=None,
-            session_timeout_ms=6_000,
-            rebalance_timeout_ms=6_000,
-            protocol_type="consumer",
-            protocols=(("first", b"subscription"),),
-            reason="left out",
-        )
-        first = ask(transport, join, node, timeout_ms=LONG_MS)
-        member_id = first.member_id
-        if first.error_code == 79:
-            first = ask(transport, evolve(join, member_id=member_id), node, timeout_ms=LONG_MS)
-        assert (first.error_code, first.leader_id, first.protocol_name) == (0, member_id, "first")
-        assert [(one.member_id, one.metadata) for one in first.members] == [
-            (member_id, b"subscription")
-        ]
-        sync = SyncGroupRequest(
-            group_id="g",
-            generation=first.generation,
-            member_id=member_id,
-            group_instance_id=None,
-            protocol_type="consumer",
-            protocol_name="first",
-            assignments=((member_id, b"assignment"),),
-        )
-        assert ask(transport, sync, node) == SyncGroupAnswer(error_code=0, assignment=b"assignment")
-        heartbeat = evolve(
-            HEARTBEAT, group_id="g", generation=first.generation, member_id=member_id
-        )
-        assert ask(transport, heartbeat, node) == HeartbeatAnswer(error_code=0)
 
 
 def test_request_fails_when_a_static_id_meets_an_old_broker(broker: str, node: Coordinator) -> None:
@@ -143,6 +98,20 @@ def test_look_up_asks_the_next_broker_when_one_is_dead(broker: str) -> None:
     with listening() as (_, silent), transport_to(dead_address(), silent, broker) as transport:
         for _ in range(3):
             assert ask(transport, LOOK_UP).error_code == 0
+
+
+def test_brokers_are_learned_after_a_look_up(
+    broker: str, node: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are asked when all bootstrap brokers are gone."""
+    monkeypatch.setattr("coopgroup.kafka.rpc.transport._LEARN_AFTER_S", 0.0)
+    ran: queue.Queue[int] = queue.Queue()
+    with transport_to(broker) as transport:
+        ask(transport, LOOK_UP)
+        transport.later(0.05, lambda: ran.put(1))
+        assert ran.get(timeout=WAIT_S)
+        ask(transport, LOOK_UP)  # answered after the list of brokers
+        assert transport._known_brokers == ((node.host, node.port),)  # noqa: SLF001
 
 
 @pytest.mark.parametrize("is_close", [False, True])

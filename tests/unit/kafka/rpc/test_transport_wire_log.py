@@ -49,7 +49,6 @@ def test_errors_of_our_connections_are_hidden_unless_debug_is_asked_for(
 
 
 def log_in() -> None:
-    """Send a password with kafka-python."""
     parser = KafkaProtocol(client_id="c", ident="i")
     parser.send_request(SaslHandshakeRequest(mechanism="PLAIN", version=1))
     parser.send_request(SaslAuthenticateRequest(SECRET.encode(), version=1))

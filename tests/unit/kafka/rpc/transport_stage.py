@@ -72,7 +72,6 @@ def begin(
 
 
 def ask(transport: GroupTransport, *given: Any, **more: Any) -> Any:  # noqa: ANN401
-    """Send a request as `begin` does; return its outcome."""
     return begin(transport, *given, **more).get(timeout=WAIT_S)
 
 

@@ -207,8 +207,7 @@ def test_leader_when_it_dies_between_paced_moves_is_waited_for_in_full(dies_ms: 
     lost = drill.actors["A"].owned
     drill.leave("A").round(dies_ms)
     assert drill.listed("lost") == lost.to_dict()
-    assert drill.state is not None
-    assert [loss.deadline_ms for loss in drill.state.losses] == [dies_ms + DELAY_MS]
+    assert [loss.deadline_ms for loss in drill.memory.losses] == [dies_ms + DELAY_MS]
     drill.round(dies_ms + DELAY_MS - 1)
     assert drill.listed("lost") == lost.to_dict()
     drill.round(dies_ms + DELAY_MS)
@@ -238,8 +237,7 @@ def test_loss_when_moves_go_on_beside_it_keeps_its_deadline_through_leader_chang
     for leader in ("C", "A", "D", "C"):
         now_ms = _until_announced(drill, now_ms + PAUSE_MS, leader)
         assert drill.listed("lost") == lost.to_dict()
-        assert drill.state is not None
-        assert [loss.deadline_ms for loss in drill.state.losses] == [30 + DELAY_MS]
+        assert [loss.deadline_ms for loss in drill.memory.losses] == [30 + DELAY_MS]
     drill.round(30 + DELAY_MS, leader="A")
     assert drill.listed("lost") == {}
 

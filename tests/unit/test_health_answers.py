@@ -7,7 +7,7 @@ import pytest
 from attrs import evolve
 
 from coopgroup.core.model import ResourceSet
-from coopgroup.health.answers import live, ready
+from coopgroup.health import live, ready
 from coopgroup.kafka.health.value import Health, HealthLimits
 
 FINE = Health(group_id="g", generation=1, state="stable", is_joined=True, lease_s=math.inf)

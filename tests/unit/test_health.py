@@ -12,11 +12,9 @@ from contextlib import ExitStack, suppress
 import pytest
 from attrs import define, evolve
 
+from coopgroup import health as server_module
 from coopgroup.errors import ConfigurationError
-from coopgroup.health import HealthServer, serve
-from coopgroup.health import server as server_module
-from coopgroup.health.answers import Answer
-from coopgroup.health.server import _Answers, _Requests
+from coopgroup.health import Answer, HealthServer, _Answers, _Requests, serve
 from coopgroup.kafka.health.value import DEFAULT_LIMITS, Health
 from tests.support.by_hand import Hand, by_hand
 from tests.support.virtual_loop import run_virtual, time_passes

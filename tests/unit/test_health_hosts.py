@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coopgroup.health.hosts import is_own_host
+from coopgroup.health import is_own_host
 
 OWN = ("localhost", "LocalHost:80", "127.0.0.1", "127.1.2.3:8080", "[::1]:80", "[::1]", "[::1]:")
 FOREIGN = (
