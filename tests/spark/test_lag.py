@@ -259,7 +259,7 @@ tell(
     [
         end(15, 9) | {"topic_id": "a"},  # looked up in the first life
         *(end(at_ms, at_ms // 10) | {"topic_id": "b"} for at_ms in (18, 25, 40, 60, 75)),
-        end(80, 8),  # an earlier release did not ask for the id
+        end(80, 8),  # the broker did not tell the id
     ],
 )
 
@@ -421,7 +421,7 @@ def test_what_is_new_is_added_to_lag_as_if_all_were_computed(
         said = in_log_order(commits)
         expected = rows(lag_of(ends, said, interests, subscribed, "earliest"))
         assert rows(tables.read("lag")) == expected
-        files = {path.name for path in tmp_path.glob("v2/lag/day=1970-01-01/*.parquet")}
+        files = {path.name for path in tmp_path.glob("v1/lag/day=1970-01-01/*.parquet")}
         assert number == 0 or files == old_files
         old_files = files
     assert tables.read("lag").count() > 20

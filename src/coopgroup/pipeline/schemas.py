@@ -35,7 +35,7 @@ from pyspark.sql.types import (
 
 __all__ = ["BATCHES", "LAST_MS", "TABLES", "VERSION", "Batch", "Table"]
 
-VERSION: Final = 2
+VERSION: Final = 1
 LAST_MS: Final = 253_402_300_799_999
 """The last ms of the year 9999: no table has a time after it, or before 0."""
 
@@ -279,7 +279,7 @@ ROUNDS: Final = Table(
         waiting=_INT,
         contested=_INT,
         follow_up=BooleanType(),
-        scheduled_rebalance_timeout_ms=_LONG,
+        rejoin_in_ms=_LONG,  # null for never
         digest=_STRING,
     ),
     key=("digest",),
@@ -435,11 +435,11 @@ class Batch:
 
     @classmethod
     def of(cls, row: Row) -> Batch:
-        """Return the batch of a row of `BATCHES`, also of an earlier release without `basis`."""
+        """Return the batch of a row of `BATCHES`."""
         cells = row.asDict()
         return cls(
             number=cells["batch"],
             at_ms=cells["at_ms"],
             versions=cells["versions"],
-            basis=cells.get("basis") or "",
+            basis=cells["basis"],
         )
