@@ -170,8 +170,7 @@ def _member_row(assignment: Assignment) -> dict[str, Any]:
     return ({"warmups": warmups.to_dict()} if warmups else {}) | {
         "assigned": assignment.assigned.to_dict(),
         "revoked": None if revoked is None else revoked.to_dict(),
-        "rejoin_in_ms": assignment.rejoin_in_ms,
-        "loss_ends_in_ms": assignment.loss_ends_in_ms,
+        "scheduled_rebalance_timeout_ms": assignment.rejoin_in_ms or 0,
     }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
-from attrs import Attribute, field, frozen
+from attrs import Attribute, Factory, field, frozen
 
 from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.assignors.registry import choose_assignor
@@ -80,8 +80,11 @@ class _Member:
     generation: int = field(default=-1, validator=between(-1, INT32_MAX))
     instance_id: str | None = None
     rack: str | None = None
-    rejoin_in_ms: int | None = field(default=None, validator=between(0, INT32_MAX))
-    loss_ends_in_ms: int | None = field(default=None, validator=between(0, INT32_MAX))
+    remaining_delay_ms: int | None = field(default=None, validator=between(0, INT32_MAX))
+    loss_ends_in_ms: int | None = field(
+        default=Factory(lambda self: self.remaining_delay_ms, takes_self=True),
+        validator=between(0, INT32_MAX),
+    )
     consumption_rate_per_s: float | None = field(default=None, validator=_rate)
     warm: ResourceSet | None = None
 
@@ -282,7 +285,7 @@ def _claims(members: Mapping[str, _Member]) -> tuple[MemberClaim, ...]:
             generation=member.generation,
             instance_id=member.instance_id,
             rack=member.rack,
-            rejoin_in_ms=member.rejoin_in_ms,
+            rejoin_in_ms=member.remaining_delay_ms,
             loss_ends_in_ms=member.loss_ends_in_ms,
             consumption_rate_per_s=member.consumption_rate_per_s,
             warm=member.warm,

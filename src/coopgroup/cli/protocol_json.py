@@ -116,15 +116,19 @@ def _subscription_row(content: bytes) -> Row:
 
 def _assignment_row(content: bytes) -> Row:
     assignment = decode_assignment(content)
+    added = {
+        "loss_ends_in_ms": assignment.loss_ends_in_ms,
+        "warmups": assignment.warmups.to_dict() or None,
+        "topics_digest": assignment.topics_digest,
+        "shared_digest": assignment.shared_digest,
+    }
     return {
         "version": ASSIGNMENT_VERSION,
         "assigned": assignment.assigned.to_dict(),
         "revoked": None if assignment.revoked is None else assignment.revoked.to_dict(),
-        "rejoin_in_ms": assignment.rejoin_in_ms,
-        "loss_ends_in_ms": assignment.loss_ends_in_ms,
-        "warmups": assignment.warmups.to_dict(),
-        "topics_digest": assignment.topics_digest,
-        "shared_digest": assignment.shared_digest,
+        "scheduled_rebalance_timeout_ms": assignment.rejoin_in_ms or 0,
+        "user_data_hex": None,
+        **{name: value for name, value in added.items() if value is not None},
     }
 
 
@@ -133,6 +137,8 @@ def _kafka_assignment_row(content: bytes) -> Row:
     return {
         "version": assignment.version,
         "assigned": assignment.assigned.to_dict(),
+        "revoked": None,
+        "scheduled_rebalance_timeout_ms": None,
         "user_data_hex": _hex(assignment.user_data),
     }
 
@@ -172,7 +178,8 @@ class _Assignment:
     )
     assigned: ResourceSet
     revoked: ResourceSet | None = None
-    rejoin_in_ms: int | None = None
+    scheduled_rebalance_timeout_ms: int | None = None
+    user_data_hex: None = None
     loss_ends_in_ms: int | None = None
     warmups: ResourceSet = EMPTY
     topics_digest: int | None = None
@@ -183,7 +190,7 @@ class _Assignment:
             Assignment(
                 assigned=self.assigned,
                 revoked=self.revoked,
-                rejoin_in_ms=self.rejoin_in_ms,
+                rejoin_in_ms=self.scheduled_rebalance_timeout_ms or None,
                 loss_ends_in_ms=self.loss_ends_in_ms,
                 warmups=self.warmups,
                 topics_digest=self.topics_digest,
@@ -196,6 +203,8 @@ class _Assignment:
 class _KafkaAssignment:
     version: int | None = None
     assigned: ResourceSet
+    revoked: None = None
+    scheduled_rebalance_timeout_ms: None = None
     user_data_hex: bytes | None = None
 
     def encoded(self) -> bytes:
@@ -210,8 +219,14 @@ def _user_data(value: Any, _: Any) -> bytes:  # noqa: ANN401 - any value of JSON
     return bytes.fromhex(value)
 
 
+def _only_null(value: Any, _: Any) -> None:  # noqa: ANN401
+    if value is not None:
+        raise wrong("", value, "null, as this message has no such field")
+
+
 _CONVERTER: Final = StrictConverter("an object")
 _CONVERTER.register_structure_hook(bytes, _user_data)
+_CONVERTER.register_structure_hook(type(None), _only_null)
 
 _DECODED: Final[dict[tuple[Kind, Dialect], Callable[[bytes], Row]]] = {
     (Kind.SUBSCRIPTION, Dialect.COOPGROUP): _subscription_row,

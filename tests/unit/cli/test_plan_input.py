@@ -29,7 +29,7 @@ FULL: dict[str, Any] = {
             "generation": 6,
             "instance_id": "i",
             "rack": "r1",
-            "rejoin_in_ms": 0,
+            "remaining_delay_ms": 0,
             "loss_ends_in_ms": 4,
             "consumption_rate_per_s": 12,
         },

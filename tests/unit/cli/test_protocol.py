@@ -9,8 +9,8 @@ from coopgroup.cli.app import run
 
 EMPTY_ASSIGNMENT = "000100000000" + "ff" * 12 + "00000000" + "ff" * 16
 EMPTY_ROW = (
-    '{"assigned":{},"loss_ends_in_ms":null,"rejoin_in_ms":null,"revoked":null,'
-    '"shared_digest":null,"topics_digest":null,"version":1,"warmups":{}}'
+    '{"assigned":{},"revoked":null,"scheduled_rebalance_timeout_ms":0,'
+    '"user_data_hex":null,"version":1}'
 )
 TOPIC_A = "000000000001000161ffffffff"
 NOTHING = '{"error":"version: 2 bytes needed, 0 left","offset":0}'
@@ -29,7 +29,7 @@ def feed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
             "decode --kind assignment --dialect kafka",
             EMPTY_ASSIGNMENT,
             0,
-            '{"assigned":{},"user_data_hex":null,"version":1}',
+            EMPTY_ROW.replace('_ms":0', '_ms":null'),
         ),
         (
             "encode --dialect kafka --kind assignment",
