@@ -34,8 +34,15 @@ def in_code(text: str) -> str:
 
 
 def table(section: str) -> str:
-    """Return the table of a section in Markdown."""
-    rows = [f"| `{key.name}` | {key.verdict.value} | {note(key)} |" for key in SECTIONS[section]]
+    """Return the table of a section in Markdown.
+
+    Keys with equal notes share a row. Keys without a note come last.
+    """
+    names: dict[tuple[str, str], list[str]] = {}
+    for key in SECTIONS[section]:
+        names.setdefault((key.verdict.value, note(key)), []).append(f"`{key.name}`")
+    order = sorted(names, key=lambda one: not one[1])
+    rows = [f"| {', '.join(names[one])} | {one[0]} | {one[1]} |" for one in order]
     return "\n".join(["| key | | note |", "|---|---|---|", *rows]).replace("|  |", "| |")
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.architecture.tree import SOURCE, python_files
 from tests.support.programs import output_of
 
-# Modules that only a command line, a rare option or a subscription needs.
+# Modules that only a command line, a rare option, a log event or a subscription needs.
 LATE = (
     "bokeh",
     "cattrs",
@@ -24,6 +24,7 @@ LATE = (
     "kafka.protocol.api_message",
     "kafka.record",
     "rich",
+    "structlog",
 )
 
 

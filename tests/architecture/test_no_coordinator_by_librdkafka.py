@@ -66,7 +66,6 @@ ALLOWED = {
     ("core/leader/decision.py", "assign"): "on an assignor",
     ("core/session/balancing.py", "assign"): "on an assignor",
     ("cli/demo_member.py", "subscribe"): "the client that the demonstration measures",
-    ("cli/demo_member.py", "commit"): "the client that the demonstration measures",
 }
 
 

@@ -6,6 +6,7 @@ import types
 import typing
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, call
 
 import attrs
 import click
@@ -40,6 +41,7 @@ from coopgroup.simulator.scenario.file import EVENT_KINDS, KEYS, parse_scenario,
 from coopgroup.telemetry import EndCause, Envelope, StopReason, to_json
 from tests.architecture.readme import page_examples
 from tests.architecture.tree import ROOT, python_files
+from tests.support.programs import output_of
 
 SCENARIOS = sorted((ROOT / "simulations").glob("*.toml"))
 
@@ -295,21 +297,31 @@ def test_page_lists_the_further_events_that_the_sources_log() -> None:
     assert logged == {event: re.findall(r"`(\w+)`", fields) for event, fields in listed}
 
 
-def test_example_of_metrics_counts_what_it_is_told() -> None:
-    metrics = _defined_in("telemetry", "python metrics")["metrics"]
-    gained, lost = ResourceSet({"t": [0, 1, 2]}), ResourceSet({"t": [1]})
+def test_examples_of_logs_print_what_the_page_shows() -> None:
+    to_output = "import sys; sys.stderr = sys.stdout\n"
+    page = _page("telemetry")
+    [program], [shown] = page_examples(page, "python logs"), page_examples(page, "text logs")
+    assert output_of(to_output + program).splitlines() == shown.splitlines()
+    [before], [shown] = (
+        page_examples(page, "python structlog"),
+        page_examples(page, "text structlog"),
+    )
+    assert output_of(before + program).splitlines() == shown.splitlines()
+
+
+def test_example_of_a_listener_passes_records_on() -> None:
+    names = _defined_in("telemetry", "python listener")
+    names["statsd"] = statsd = Mock()
+    resources = ResourceSet({"t": [1]})
     for record in (
-        records.ResourcesStarted(resources=gained),
-        records.ResourcesStopped(resources=lost, reason=StopReason.LOST, duration_ms=40),
-        records.MembershipLost(resources=gained, cause="lease expired"),
-        records.RoundRefused(violations=()),
+        records.ResourcesStarted(resources=resources),
+        records.ResourcesStopped(resources=resources, reason=StopReason.LOST, duration_ms=40),
+        records.MembershipLost(resources=resources, cause="lease expired"),
     ):
-        metrics(Envelope(at_ms=1, group="g", member="m", generation=1, record=record))
-    assert metrics.text().splitlines() == [
-        "coopgroup_memberships_lost_total 1",
-        "coopgroup_partitions_gained_total 3",
-        "coopgroup_partitions_held 2",
-        "coopgroup_stop_ms_total 40",
+        names["listener"](Envelope(at_ms=1, group="g", member="m", generation=1, record=record))
+    assert statsd.mock_calls == [
+        call.timing("coopgroup.stop", 40),
+        call.incr("coopgroup.lost"),
     ]
 
 

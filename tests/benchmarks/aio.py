@@ -27,8 +27,6 @@ from tests.benchmarks.reading import FETCH, TOPIC, Read, Stopwatch, race
 from tests.benchmarks.results import DOCS, show_table
 from tests.benchmarks.throughput import BATCH, read_synchronously
 
-__all__ = ["run", "table"]
-
 RECORDS: Final = 1_500_000
 RUNS: Final = 3
 SHARES: Final = {

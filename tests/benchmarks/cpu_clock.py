@@ -12,8 +12,6 @@ from typing import Final
 
 from attrs import define, field
 
-__all__ = ["CpuClock", "peaks_mb"]
-
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 # from the first line of /proc/stat: all but idle, waiting and stolen
 _BUSY: Final = (0, 1, 2, 5, 6)

@@ -17,8 +17,6 @@ from faststream.confluent import KafkaBroker as TheirBroker
 from coopgroup.integrations.faststream import KafkaBroker
 from tests.benchmarks.reading import TOPIC, Read, Stopwatch, race
 
-__all__ = ["run"]
-
 RECORDS: Final = 20_000
 RUNS: Final = 5
 POLICIES: Final = (AckPolicy.ACK_FIRST.value, AckPolicy.ACK.value)

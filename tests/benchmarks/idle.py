@@ -28,8 +28,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["run"]
-
 PARTITIONS: Final = 24
 SECONDS: Final = 10.0
 PAIR_SECONDS: Final = 60.0

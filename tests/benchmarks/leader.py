@@ -55,8 +55,6 @@ from coopgroup.core.protocol.recent import RecentlyRead
 from coopgroup.protocol import Subscription, decode_assignment, encode_subscription
 from tests.benchmarks.results import DOCS, show_table
 
-__all__ = ["run", "table"]
-
 TOPICS: Final = 1_000
 PARTITIONS: Final = 1_000
 MEMBERS: Final = 10_000

@@ -39,8 +39,6 @@ from tests.support.internal_topic import encode_group_value, encode_key
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["run", "table"]
-
 HISTORY: Final = (1_000_000, 10_000_000)
 STATES: Final = (2_000, 20_000)
 MEMBERS: Final = 100

@@ -20,8 +20,6 @@ from confluent_kafka import Producer
 
 from coopgroup.testing import KafkaCluster
 
-__all__ = ["FETCH", "RUN_S_MAX", "TOPIC", "Read", "Stopwatch", "fill", "race"]
-
 Read: TypeAlias = tuple[float, float]
 """Records per second, and microseconds of CPU time for each record."""
 
@@ -61,7 +59,7 @@ def race(module: str, shares: Mapping[str, float], *, records: int, runs: int) -
     found: dict[str, list[Read]] = {kind: [] for kind in shares}
     with KafkaCluster() as cluster:
         cluster.create_topic(TOPIC, PARTITIONS)
-        fill(cluster, TOPIC, records, PARTITIONS)
+        _fill(cluster, records)
         for number in range(runs):
             # The order alternates, so no kind always reads after the same other kind.
             for kind in list(shares)[:: 1 if number % 2 else -1]:
@@ -88,15 +86,14 @@ def race(module: str, shares: Mapping[str, float], *, records: int, runs: int) -
     }
 
 
-def fill(cluster: KafkaCluster, topic: str, records: int, partitions: int, keys: int = 0) -> None:
-    """Write records, spread evenly over the partitions or by key."""
+def _fill(cluster: KafkaCluster, records: int) -> None:
+    """Write records, spread evenly over the partitions."""
     settings = {"linger.ms": 20, "queue.buffering.max.messages": 200_000}
     producer = Producer({**cluster.client_config(), **settings})
     for number in range(records):
-        place = {"key": str(number % keys)} if keys else {"partition": number % partitions}
         while True:
             try:
-                producer.produce(topic, PAYLOAD, **place)
+                producer.produce(TOPIC, PAYLOAD, partition=number % PARTITIONS)
                 break
             except BufferError:
                 producer.poll(0.05)

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["DOCS", "RESULTS", "merge_results", "show_table", "write_between"]
-
 ROOT: Final = Path(__file__).resolve().parents[2]
 RESULTS: Final = ROOT / "build" / "benchmarks.json"
 DOCS: Final = ROOT / "docs"

@@ -15,20 +15,16 @@ from typing import Final
 
 from tests.benchmarks.results import merge_results
 
-__all__ = ["BENCHMARKS", "main"]
-
 BENCHMARKS: Final = (
     "start",
     "idle",
     "simulator",
-    "bell",
     "leader",
     "assignors",
     "pipeline",
     "throughput",
     "aio",
     "faststream",
-    "processing",
     "stateful",
     "headline",
 )

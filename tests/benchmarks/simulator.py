@@ -17,8 +17,6 @@ from coopgroup.simulator import read_scenario, simulate
 from tests.swarm.play import play
 from tests.swarm.runs import draw
 
-__all__ = ["run"]
-
 SCENARIO: Final = Path(__file__).resolve().parents[2] / "simulations" / "thousand_members.toml"
 SEEDS: Final = 100
 ROUNDS: Final = 3

@@ -27,8 +27,6 @@ from confluent_kafka import Producer
 
 from coopgroup.testing import KafkaCluster
 
-__all__ = ["MEMBERS", "PROGRAMS", "run", "until_consumer", "until_record"]
-
 RUNS: Final = 20
 RETURNS: Final = 7
 _CONFIGURATION: Final = "{'bootstrap.servers': '127.0.0.1:1', 'group.id': 'g', 'log_level': 0}"

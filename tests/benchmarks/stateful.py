@@ -43,8 +43,6 @@ from tests.lab.analysis import TrialLog, Window
 from tests.lab.controller import Trial
 from tests.lab.scenarios import measure_steps
 
-__all__ = ["run", "tables"]
-
 PARTITIONS: Final = 24
 KEYS: Final = 20_000
 RECORD_US: Final = 250
@@ -105,9 +103,6 @@ TITLES: Final = {
 CELLS: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "Unavailable partition-seconds (waits of more than 0.5 s)": lambda facts: (
         f"{facts['unavailable_partition_s']:.1f}"
-    ),
-    "Longest pause of a retained partition, in ms": lambda facts: (
-        f"{facts['retained_pause_ms_max']:,.0f}"
     ),
     "Longest pause of any partition, in ms": lambda facts: f"{facts['pause_ms_max']:,.0f}",
     "Seconds until balanced": lambda facts: (

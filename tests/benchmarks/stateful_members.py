@@ -16,24 +16,17 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from attrs import define, field
 
-from tests.benchmarks.jars import classpath_of
+from coopgroup.testing.maven import COPY_JARS
 from tests.lab.analysis import IncarnationLog, TrialLog, merge
 from tests.lab.recording import RowReader, Rows
 from tests.lab.watch import GroupWatch
-
-__all__ = [
-    "HEARTBEAT_INTERVAL_MS",
-    "SESSION_TIMEOUT_MS",
-    "Launcher",
-    "Members",
-    "OurProcesses",
-    "StreamsHosts",
-]
 
 SESSION_TIMEOUT_MS: Final = 6_000
 HEARTBEAT_INTERVAL_MS: Final = 1_000
 END_S_MAX: Final = 180
 JAVA: Final = Path(__file__).parent / "java" / "streams_counts"
+JARS: Final = Path(__file__).parents[2] / "build" / "jars" / "streams_counts"
+FETCH_S_MAX: Final = 300
 LATE_NS: Final = 1_500_000_000
 PIPES: Final[dict[str, Any]] = {
     "stdin": subprocess.PIPE,
@@ -41,6 +34,27 @@ PIPES: Final[dict[str, Any]] = {
     "text": True,
     "start_new_session": True,
 }
+
+
+def _classpath() -> str:
+    """Return the class path of Kafka Streams, which Maven copies on first use."""
+    pom, marker = JAVA / "pom.xml", JARS / "pom.xml"
+    if not marker.exists() or marker.read_bytes() != pom.read_bytes():
+        shutil.rmtree(JARS, ignore_errors=True)
+        maven = shutil.which("mvn")
+        assert maven is not None
+        command = [maven, "-q", "-B", "--strict-checksums", "-f", str(pom), COPY_JARS]
+        found = subprocess.run(
+            [*command, f"-DoutputDirectory={JARS}"],
+            check=False,
+            timeout=FETCH_S_MAX,
+            capture_output=True,
+            text=True,
+        )
+        if found.returncode != 0:
+            raise RuntimeError(f"mvn: {found.stdout.strip().splitlines()[:1]}")
+        shutil.copy(pom, marker)
+    return f"{JARS}/*"
 
 
 def _tell(process: subprocess.Popen[str], line: str) -> None:
@@ -177,7 +191,7 @@ class StreamsHosts:
         with (self.folder / f"jvm-{name}.stderr").open("ab") as complaints:
             self._hosts[name] = subprocess.Popen(
                 [
-                    *(java, "-Xmx768m", "-cp", classpath_of(JAVA / "pom.xml")),
+                    *(java, "-Xmx768m", "-cp", _classpath()),
                     str(JAVA / "StreamsCounts.java"),
                     *(self.bootstrap, self.topic, self.group_id, str(self.folder / "state")),
                     str(self.record_us),
@@ -211,7 +225,7 @@ class Members:
         for name in names:
             log = self.folder / f"{name}-{len(self._logs)}.records"
             self._logs.append((name, log))
-            self._watch.add(name, log, log.with_suffix(".events"))
+            self._watch.add(log, log.with_suffix(".events"))
             self.launcher.prepare(name, log)
 
     def start(self, *names: str) -> None:

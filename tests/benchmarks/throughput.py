@@ -14,8 +14,6 @@ from confluent_kafka import Consumer
 from coopgroup import CooperativeConsumer
 from tests.benchmarks.reading import FETCH, TOPIC, Read, Stopwatch, race
 
-__all__ = ["BATCH", "read_synchronously", "run"]
-
 RECORDS: Final = 2_000_000
 BATCH: Final = 500
 RUNS: Final = 5

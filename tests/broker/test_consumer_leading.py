@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-import attrs
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from coopgroup import LagAwareAssignor
-from coopgroup.core.model import ResourceSet
-from coopgroup.protocol import Subscription, encode_subscription
-from coopgroup.telemetry import ClaimRefused, RoundDecided, RoundRefused
+from coopgroup.telemetry import RoundDecided, RoundRefused
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import Crew, produce, unique
 
@@ -54,53 +51,3 @@ def test_group_goes_on_beside_a_member_that_subscribes_to_any_name(
         produce(kafka_cluster, topic, [1] * 4)
         crew.until(lambda: sum(map(len, crew.messages.values())) == 4, "all records")
         assert crew.telemetry("a", RoundRefused) == []
-
-
-@pytest.mark.parametrize(("topics", "ties"), [((), False), ((), True), (None, False), (None, True)])
-def test_group_goes_on_beside_a_member_that_claims_all(
-    kafka_cluster: KafkaCluster,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    topics: tuple[str, ...] | None,
-    ties: bool,
-) -> None:
-    """It lies in each of its joins. Two honest members keep everything but its fair share."""
-    topic = unique("liar")
-    kafka_cluster.create_topic(topic, 12)
-    with Crew(kafka_cluster, tmp_path) as crew:
-        for name in ("a", "b"):
-            crew.add(name).subscribe([topic])
-        crew.until(lambda: crew.counts() == [6, 6], "the honest members share")
-        honest = dict(crew.members)
-
-        def lie(content: Subscription, **more: int) -> bytes:
-            if content.rack == "liar":
-                newest = max(one.health().generation for one in honest.values())
-                content = attrs.evolve(
-                    content,
-                    topics=content.topics if topics is None else topics,
-                    owned=ResourceSet({topic: range(12)}),
-                    generation=newest if ties else 2**31 - 1,
-                )
-            return encode_subscription(content, **more)
-
-        monkeypatch.setattr("coopgroup.core.member.protocols.encode_subscription", lie)
-        crew.add("liar", configuration={"client.rack": "liar"}).subscribe([topic])
-        fair = 12 if topics == () else 8
-        shares: list[int] = []
-
-        def named() -> bool:
-            shares.append(sum(len(crew.held(name)) for name in honest))
-            return crew.members["liar"].memberid() in {one.member_id for one in _refused(crew)}
-
-        crew.until(named, "the leader names the liar")
-        for _ in range(30):
-            crew.during(0.1)
-            named()
-        assert min(shares) == shares[-1] == fair
-        crew.remove("liar")
-        crew.until(lambda: crew.counts() == [6, 6], "the liar is gone")
-
-
-def _refused(crew: Crew) -> list[ClaimRefused]:
-    return [one for name in ("a", "b") for one in crew.telemetry(name, ClaimRefused)]

@@ -163,20 +163,6 @@ def test_rebalance_that_never_ends_turns_liveness_red(kafka_cluster: KafkaCluste
             _wait_green(server)
 
 
-def test_fenced_member_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
-    """The application catches the error and polls on."""
-    topic = unique("fenced")
-    kafka_cluster.create_topic(topic, 1)
-    settings = _settings(kafka_cluster, **{"group.instance.id": "one"})
-    first, second = CooperativeConsumer(settings), CooperativeConsumer(settings)
-    with first, second, serve(0, first) as server, polling(first):
-        first.subscribe([topic])
-        wait_for(_owns(first, 1), "the partition", WAIT_S)
-        second.subscribe([topic])
-        with polling(second):
-            _wait_red(server, "the group refused this member")
-
-
 def test_blocked_event_loop_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
     topic = unique("blocked")
     kafka_cluster.create_topic(topic, 1)

@@ -5,13 +5,13 @@ sizes. Compared are the states in which the group comes to rest: how many partit
 has, how many of them it had before, and whether the broker assigns.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-import pytest
 from attrs import define, field
 
+from coopgroup import CooperativeConsumer
 from coopgroup.core.assignors.registry import create_assignor
 from coopgroup.core.member import MemberConfig
 from coopgroup.core.policies.registry import create_policy
@@ -19,10 +19,8 @@ from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinato
 from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.testing import KafkaCluster
-from tests.support.kip848 import FAST_BROKER, MixedCrew
-from tests.support.live_group import unique
+from tests.support.mixed_group import FAST_BROKER, PARTITIONS, MixedGroup
 
-PARTITIONS = 6
 STORY = (
     ("join", "a"),
     ("visit", "k"),
@@ -51,25 +49,29 @@ class Player(Protocol):
 
 @define(eq=False)
 class Real:
-    crew: MixedCrew
+    group: MixedGroup
+    ours: dict[str, CooperativeConsumer] = field(factory=dict)
+    guests: set[str] = field(factory=set)
 
     def play(self, act: str, name: str) -> tuple[Shares, bool | None]:
-        crew = self.crew
         match act:
             case "join":
-                crew.join(name)
+                self.ours[name] = self.group.ours(name, "coopgroup")
             case "visit":
-                crew.visit(name)
+                self.group.kip848(name)
+                self.guests.add(name)
             case _:
-                crew.leave(name)
-        crew.until_even(f"{act} {name}")
-        ours = crew.ours.members
-        crew.until(
-            lambda: len({one.health().broker_assigns for one in ours.values()}) <= 1, "one opinion"
-        )
-        said = {one.health().broker_assigns for one in ours.values()}
-        shares = {member: frozenset(share) for member, share in crew.shares().items()}
+                self.group.stop(name)
+                self.ours.pop(name, None)
+                self.guests.discard(name)
+        self.group.settle(*self.ours, *self.guests)
+        self.group.until(lambda: len(self._opinions()) <= 1, "one opinion")
+        said = self._opinions()
+        shares = {member: frozenset(share) for member, share in self.group.shares().items()}
         return shares, said.pop() if said else None
+
+    def _opinions(self) -> set[bool]:
+        return {one.health().broker_assigns for one in self.ours.values()}
 
 
 @define(eq=False)
@@ -107,15 +109,6 @@ class Modelled:
         return shares, said.pop() if said else None
 
 
-@pytest.fixture
-def crew(tmp_path: Path) -> Iterator[MixedCrew]:
-    with (
-        KafkaCluster(properties=FAST_BROKER) as cluster,
-        MixedCrew(cluster, tmp_path, unique("orders"), PARTITIONS) as mixed,
-    ):
-        yield mixed
-
-
 def told(player: Player) -> list[tuple[dict[str, tuple[int, int]], bool | None]]:
     """Return per act: size and kept part of each share, and whether the broker assigns."""
     before: Shares = {}
@@ -132,8 +125,12 @@ def told(player: Player) -> list[tuple[dict[str, tuple[int, int]], bool | None]]
     return rows
 
 
-def test_model_moves_partitions_as_the_broker(crew: MixedCrew) -> None:
+def test_model_moves_partitions_as_the_broker(tmp_path: Path) -> None:
     modelled = told(Modelled())
-    assert told(Real(crew)) == modelled
+    with (
+        KafkaCluster(properties=FAST_BROKER) as cluster,
+        MixedGroup(cluster, None, tmp_path) as group,
+    ):
+        assert told(Real(group)) == modelled
     said = [by_broker for _, by_broker in modelled]
     assert said == [False, True, True, True, False, True, True, None, True, True, False]

@@ -22,10 +22,7 @@ APP = Path(__file__).parents[2] / "deploy" / "kubernetes" / "app.py"
 WAIT_S = 60.0
 
 
-@pytest.mark.parametrize("static", ["", "1"])
-def test_pod_is_ready_and_ends_at_sigterm(
-    kafka_cluster: KafkaCluster, tmp_path: Path, static: str
-) -> None:
+def test_pod_is_ready_and_ends_at_sigterm(kafka_cluster: KafkaCluster, tmp_path: Path) -> None:
     topic, (port,) = unique("pod"), free_ports(1)
     kafka_cluster.create_topic(topic, 2)
     produce(kafka_cluster, topic, [2, 2])
@@ -35,7 +32,7 @@ def test_pod_is_ready_and_ends_at_sigterm(
         "TOPIC": topic,
         "POD_NAME": "billing-0",
         "PORT": str(port),
-        "STATIC": static,
+        "STATIC": "1",
         "STATE_DIR": str(tmp_path),
     }
     pod = subprocess.Popen(

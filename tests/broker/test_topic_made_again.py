@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +13,6 @@ from confluent_kafka.admin import AdminClient
 
 from coopgroup import CooperativeConsumer
 from coopgroup.aio import AsyncCooperativeConsumer, TopicPartition
-from coopgroup.processing import process
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import produce, unique
 from tests.support.waiting import wait_for
@@ -26,26 +24,13 @@ SOON_MS = 100
 Read = Callable[[dict[str, Any], str, Callable[[], None]], int]
 
 
-def read_one_by_one(config: dict[str, Any], topic: str, between: Callable[[], None]) -> int:
-    return _read(config, topic, between, lambda consumer: [consumer.poll(0.5)])
-
-
 def read_in_batches(config: dict[str, Any], topic: str, between: Callable[[], None]) -> int:
-    return _read(config, topic, between, lambda consumer: consumer.consume(100, 0.5))
-
-
-def _read(
-    config: dict[str, Any],
-    topic: str,
-    between: Callable[[], None],
-    take: Callable[[CooperativeConsumer], list[Any]],
-) -> int:
     with CooperativeConsumer(config) as consumer:
         consumer.subscribe([topic])
         count, until_s = 0, time.monotonic() + WAIT_S
         while count < 90 and time.monotonic() < until_s:
             before = count
-            count += sum(one is not None and one.error() is None for one in take(consumer))
+            count += sum(one.error() is None for one in consumer.consume(100, 0.5))
             if before < 60 <= count:
                 if config["auto.commit.interval.ms"] == SOON_MS:  # nobody polls during `between`
                     consumer.commit(asynchronous=False)
@@ -65,31 +50,8 @@ def read_with_asyncio(config: dict[str, Any], topic: str, between: Callable[[], 
     return asyncio.run(read())
 
 
-def read_with_handlers(config: dict[str, Any], topic: str, between: Callable[[], None]) -> int:
-    seen: list[object] = []
-    stop = threading.Event()
-    with CooperativeConsumer(config) as consumer:
-        consumer.subscribe([topic])
-        thread = threading.Thread(
-            target=process, args=(consumer, seen.append), kwargs={"stop": stop}
-        )
-        thread.start()
-        wait_for(lambda: len(seen) >= 60, "the first records", WAIT_S)
-        between()
-        wait_for(lambda: len(seen) >= 90, "the records of the new topic", WAIT_S)
-        stop.set()
-        thread.join()
-    return len(seen)
-
-
 @pytest.mark.parametrize(
-    "read",
-    [
-        read_in_batches,
-        pytest.param(read_one_by_one, marks=pytest.mark.verify),
-        pytest.param(read_with_asyncio, marks=pytest.mark.verify),
-        pytest.param(read_with_handlers, marks=pytest.mark.verify),
-    ],
+    "read", [read_in_batches, pytest.param(read_with_asyncio, marks=pytest.mark.verify)]
 )
 @pytest.mark.parametrize("commits_before", [False, pytest.param(True, marks=pytest.mark.verify)])
 def test_records_of_a_topic_that_was_made_again_are_neither_lost_nor_skipped(

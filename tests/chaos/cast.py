@@ -23,8 +23,6 @@ from tests.chaos.member import MemberSpec, dump_spec
 from tests.chaos.network import Link, Namespace
 from tests.lab.recording import EventReader
 
-__all__ = ["Life", "Seat"]
-
 
 @define(eq=False)
 class Life:

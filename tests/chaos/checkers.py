@@ -19,27 +19,6 @@ from typing import TypeAlias
 
 from attrs import evolve, frozen
 
-__all__ = [
-    "Commit",
-    "Freeze",
-    "HandOut",
-    "Partition",
-    "Spell",
-    "Violation",
-    "Written",
-    "handed_out_after_commit",
-    "lost",
-    "moment_before_freeze",
-    "repeated",
-    "restless",
-    "skipped",
-    "spells",
-    "two_owners",
-    "undrained",
-    "unrest",
-    "went_back",
-]
-
 Partition: TypeAlias = tuple[str, int]
 
 EXAMPLES_MAX = 5

@@ -10,8 +10,6 @@ from random import Random
 
 from attrs import frozen
 
-__all__ = ["KINDS", "Fault", "Group", "Kind", "draw", "draw_group"]
-
 MEMBERS = 6
 GAP_S = (0.3, 2.0)
 

@@ -9,8 +9,6 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tests.chaos.checkers import Partition
 
-__all__ = ["Load"]
-
 PAUSE_S: Final = 0.125
 OUTSTANDING_MAX: Final = 20_000
 DEATH_S: Final = 30.0

@@ -33,8 +33,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from tests.chaos.network import enter_namespace
 from tests.lab.recording import EventLog
 
-__all__ = ["KINDS", "MemberSpec", "dump_spec"]
-
 KINDS: Final = ("coopgroup", "without lease", "confluent_kafka")
 POLL_S: Final = 0.1
 COMMIT_S: Final = 0.5

@@ -22,8 +22,6 @@ from typing import Any, Final, Literal, TypeVar
 
 from attrs import define, field, frozen
 
-__all__ = ["Effect", "Link", "Namespace", "Proxy", "enter_namespace"]
-
 CLONE_NEWNET: Final = 0x40000000
 SIOCGIFFLAGS: Final = 0x8913
 SIOCSIFFLAGS: Final = 0x8914

@@ -44,8 +44,6 @@ from tests.chaos.faults import Group, draw, draw_group
 from tests.chaos.member import MemberSpec
 from tests.chaos.stage import GROUP, TOPICS, Stage, can_disturb_network
 
-__all__ = ["Report", "control", "main", "play"]
-
 FAULTS_S: Final = 60.0
 START_S: Final = 60.0
 REST_S: Final = 90.0

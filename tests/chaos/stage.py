@@ -31,8 +31,6 @@ from tests.chaos.member import MemberSpec
 from tests.chaos.network import Effect, Link, Namespace, Proxy
 from tests.support.coordinators import partition_of
 
-__all__ = ["GROUP", "TOPICS", "Stage", "can_disturb_network"]
-
 GROUP: Final = "chaos"
 TOPICS: Final = {"chaos-1": 8, "chaos-2": 6}
 PARTITIONS_MAX: Final = 30

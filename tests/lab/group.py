@@ -67,16 +67,6 @@ class Group:
         """Names of the members with a running process, sorted."""
         return tuple(sorted(name for name, member in self._members.items() if member.is_alive))
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of all members that ever started, sorted."""
-        return tuple(sorted(self._members))
-
-    @property
-    def prepared(self) -> tuple[str, ...]:
-        """Names of the members with a process that is ready to join, sorted."""
-        return tuple(sorted(self._prepared))
-
     def member(self, name: str) -> Incarnation:
         """Return the current process of a member.
 
@@ -109,13 +99,13 @@ class Group:
             incarnation = Incarnation(name, log_path, process)
             self.incarnations.append(incarnation)
             self._prepared[name] = incarnation
-            self.watch.add(name, incarnation.records_path, incarnation.events_path)
+            self.watch.add(incarnation.records_path, incarnation.events_path)
         for name in names:
             self._wait_ready(self._prepared[name])
 
     def start(self, *names: str) -> None:
         """Let members join, each in a new process unless a process is prepared."""
-        self.prepare(*(name for name in names if name not in self.prepared))
+        self.prepare(*(name for name in names if name not in self._prepared))
         for name in names:
             incarnation = self._prepared.pop(name)
             self._members[name] = incarnation
@@ -127,32 +117,22 @@ class Group:
         Raises:
             TrialError: a member failed; its events and its standard error contain the reason.
         """
-        self.ask_to_stop(*names)
-        for name in names:
-            self.wait_stopped(name)
+        self._end(signal.SIGTERM, names)
 
     def retire(self, *names: str) -> None:
-        """Ask members to leave permanently (SIGUSR1) and wait until they have left.
+        """Ask members to leave permanently (SIGUSR1), and wait until they have left.
 
         Raises:
             TrialError: a member failed; its events and its standard error contain the reason.
         """
-        self.ask_to_retire(*names)
-        for name in names:
-            self.wait_stopped(name)
+        self._end(signal.SIGUSR1, names)
 
-    def ask_to_stop(self, *names: str) -> None:
-        """Ask members to close (SIGTERM) and do not wait."""
-        self._signal(signal.SIGTERM, names)
-
-    def ask_to_retire(self, *names: str) -> None:
-        """Ask members to leave permanently, with a handover if possible, and do not wait."""
-        self._signal(signal.SIGUSR1, names)
-
-    def _signal(self, number: signal.Signals, names: tuple[str, ...]) -> None:
+    def _end(self, number: signal.Signals, names: tuple[str, ...]) -> None:
         for name in names:
             self.resume(name)
             self.member(name).process.send_signal(number)
+        for name in names:
+            self.wait_stopped(name)
 
     def wait_stopped(self, name: str) -> None:
         """Wait until a closing member has ended; kill it if it does not end.

@@ -25,6 +25,7 @@ from tests.lab.worker import has_ended
 
 FLUSH_S: Final = 30.0
 QUEUE_WAIT_S: Final = 0.05
+VALUE_BYTES: Final = 64
 HEAD: Final = struct.Struct("<qq")  # moment of production, running number
 
 
@@ -34,7 +35,7 @@ class PacedProducer:
     def __init__(self, spec: ProducerSpec) -> None:
         self._spec = spec
         self._rows = RowLog(Path(f"{spec.log_path}.records"))
-        self._padding = bytes(max(0, spec.payload_bytes - HEAD.size))
+        self._padding = bytes(VALUE_BYTES - HEAD.size)
         self._count = 0
         self._counts = [0] * (len(spec.topics) * spec.partitions_per_topic)
         self._refused = 0

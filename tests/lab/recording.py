@@ -115,7 +115,7 @@ class Event:
 
     Attributes:
         at_ns: moment, on the clock of this file.
-        name: `ready`, `started`, `assigned`, `revoking`, `stopping`, `revoked`, `lost`,
+        name: `ready`, `started`, `assigned`, `revoking`, `revoked`, `lost`,
             `committed`, `commit_failed`, `consumer_error`, `handing_over`, `closing`, `closed`.
     """
 

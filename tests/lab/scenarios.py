@@ -24,8 +24,6 @@ MEMBERS: Final = ("m1", "m2", "m3", "m4")
 JOINERS: Final = ("m5", "m6", "m7", "m8")
 QUIET_S: Final = 8.0
 BOUNCE_DOWN_S: Final = 2.0
-KILL_DOWN_S: Final = 3.0
-RETURN_DOWN_S: Final = 2.0
 REST_HEARTBEATS: Final = 2.5  # so many heartbeat intervals without a callback
 PHASE_S: Final = (0.0, 1.0)
 
@@ -160,18 +158,14 @@ def _bounce(group: Group) -> Iterator[bool]:
     yield _rest(group)
 
 
-def _kill(group: Group) -> Iterator[bool]:
-    group.kill("m2")
-    time.sleep(KILL_DOWN_S)
-    group.start("m2")
-    yield _rest(group)
+def _killed(down_s: float) -> Callable[[Group], Iterator[bool]]:
+    def play(group: Group) -> Iterator[bool]:
+        group.kill("m2")
+        time.sleep(down_s)
+        group.start("m2")
+        yield _rest(group)
 
-
-def _return(group: Group) -> Iterator[bool]:
-    group.kill("m2")
-    time.sleep(RETURN_DOWN_S)
-    group.start("m2")
-    yield _rest(group)
+    return play
 
 
 def _rolling(group: Group) -> Iterator[bool]:
@@ -185,9 +179,7 @@ def _rolling(group: Group) -> Iterator[bool]:
 def _scale(group: Group) -> Iterator[bool]:
     group.start(*JOINERS)
     yield _rest(group)
-    group.ask_to_retire(*JOINERS)
-    for name in JOINERS:
-        group.wait_stopped(name)
+    group.retire(*JOINERS)
     yield _rest(group)
 
 
@@ -197,9 +189,9 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "leave": Scenario(title="one of four leaves for good", prepared=(), play=_leave),
     "close": Scenario(title="one of four closes unannounced", prepared=(), play=_close),
     "bounce": Scenario(title="one bounces (2 s down)", prepared=("m2",), play=_bounce),
-    "kill": Scenario(title="one is killed (back after 3 s)", prepared=("m2",), play=_kill),
+    "kill": Scenario(title="one is killed (back after 3 s)", prepared=("m2",), play=_killed(3.0)),
     "return": Scenario(
-        title="one is killed and returns (2 s down)", prepared=("m2",), play=_return
+        title="one is killed and returns (2 s down)", prepared=("m2",), play=_killed(2.0)
     ),
     "rolling": Scenario(title="rolling bounce of all four", prepared=MEMBERS, play=_rolling),
     "scale": Scenario(title="scale 4 to 8 to 4", prepared=JOINERS, play=_scale),

@@ -73,11 +73,6 @@ class WorkerSpec:
         policy_arguments: keyword arguments of the policy of coopgroup's kinds; they override
             `POLICY_ARGUMENTS`.
         extra_config: further consumer settings, with the highest priority.
-        revoke_sleep_ms: how long `on_revoke` takes before it commits.
-        heavy_partitions: partition numbers that take long to stop. Coopgroup's kinds postpone their
-            revocation (`revoke_later`), so that the other partitions do not wait.
-        heavy_stop_ms: how long these partitions take to stop.
-        assign_failures: number of calls of `on_assign` that raise, from the first call on.
     """
 
     kind: str
@@ -93,10 +88,6 @@ class WorkerSpec:
     assignor: str = "sticky"
     policy_arguments: Mapping[str, object] = field(factory=dict)
     extra_config: Mapping[str, object] = field(factory=dict)
-    revoke_sleep_ms: int = 0
-    heavy_partitions: tuple[int, ...] = field(factory=tuple, converter=_counts)
-    heavy_stop_ms: int = 0
-    assign_failures: int = 0
 
 
 @frozen(kw_only=True)
@@ -108,7 +99,6 @@ class ProducerSpec:
         rate_per_partition: records per second into each partition.
         backlog: number of records written first, by partition number over all topics; may be
             empty.
-        payload_bytes: size of a record's value, at least 16.
         keys: number of different keys of each partition. Record n of partition p has the key
             `p-k` with k = n modulo `keys`. 0 for records without a key.
     """
@@ -119,7 +109,6 @@ class ProducerSpec:
     client_config: Mapping[str, str]
     rate_per_partition: float = 100.0
     backlog: tuple[int, ...] = field(factory=tuple, converter=_counts)
-    payload_bytes: int = 64
     keys: int = 0
 
 

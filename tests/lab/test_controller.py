@@ -48,7 +48,6 @@ def test_trial_when_played_measures_what_was_consumed(trial: Trial) -> None:
         commits=facts.commits,
         commit_ms_max=facts.commit_ms_max,
     )
-    assert [log.member for log in group.watch.logs] == ["m1"]
 
 
 def test_trial_when_closed_leaves_neither_process_nor_folder(mock_address: str) -> None:
@@ -85,7 +84,7 @@ def test_group_when_members_are_frozen_killed_and_replaced_keeps_their_names(
     group.resume("m1")
     assert os.waitid(os.P_PID, first, os.WCONTINUED | os.WNOWAIT) is not None
     group.kill("m1")
-    assert (group.living, group.names) == (("m2",), ("m1", "m2"))
+    assert [*group.living] == ["m2"]
     group.start("m1")
     assert group.member("m1").process.pid != first
     assert group.living == ("m1", "m2")

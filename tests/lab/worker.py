@@ -8,8 +8,7 @@ over first if its consumer can (`hand_over`), and closes when it owns no partiti
 
 The application polls, logs each record, and commits its positions synchronously once a second. On
 revocation it commits the positions of the revoked partitions. Lost partitions are not committed. A
-record counts as handed out when `poll` returns it. Heavy partitions stop in a thread beside the
-loop if the consumer allows it (`revoke_later`), and are committed afterwards.
+record counts as handed out when `poll` returns it.
 """
 
 from __future__ import annotations
@@ -20,23 +19,19 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
 from confluent_kafka import KafkaException, Message, TopicPartition
 
-from coopgroup.worker import Worker as ThreadWorker
-from tests.lab.consumers import PollingConsumer, build_consumer, load_code
+from tests.lab.consumers import AnyConsumer, build_consumer, load_code
 from tests.lab.recording import EventLog, RowLog
 from tests.lab.spec import WorkerSpec, load_spec
 
 POLL_S: Final = 0.05
 PARENT_CHECK_S: Final = 0.2
 HAND_OVER_S_MAX: Final = 10.0
-STOPS_MAX: Final = 8
-_FINISH_REVOKE: Final = "finish_revoke"  # only coopgroup has this method
 PRODUCED: Final = struct.Struct("<q")
 
 
@@ -52,8 +47,6 @@ class Worker:
         self._first_partition = {
             topic: index * spec.partitions_per_topic for index, topic in enumerate(spec.topics)
         }
-        self._stops = ThreadWorker("trial-stop", STOPS_MAX)
-        self._assign_failures = spec.assign_failures
         self._is_closing = False
         self._is_retiring = False
 
@@ -94,7 +87,7 @@ class Worker:
         self._events.write("ready")
         return sys.stdin.readline().strip() == "go"
 
-    def _hand_over(self, consumer: PollingConsumer) -> None:
+    def _hand_over(self, consumer: AnyConsumer) -> None:
         """Continue until the group has taken over all partitions; skip this if not supported."""
         hand_over = getattr(consumer, "hand_over", None)
         if hand_over is None:
@@ -108,7 +101,7 @@ class Worker:
             lambda: self._is_closing or not consumer.assignment() or time.monotonic() > deadline,
         )
 
-    def _consume(self, consumer: PollingConsumer, is_over: Callable[[], bool]) -> None:
+    def _consume(self, consumer: AnyConsumer, is_over: Callable[[], bool]) -> None:
         interval_s = self._spec.commit_interval_ms / 1000
         next_commit = time.monotonic() + interval_s
         next_check = time.monotonic() + PARENT_CHECK_S
@@ -141,16 +134,14 @@ class Worker:
 
     # --- commits --------------------------------------------------------------------------------
 
-    def _commit(self, consumer: PollingConsumer, partitions: Sequence[int]) -> None:
+    def _commit(self, consumer: AnyConsumer, partitions: Sequence[int]) -> None:
         positions = {
             partition: self._positions[partition]
             for partition in partitions
             if partition in self._positions
         }
-        if positions:
-            self._commit_and_tell(consumer, positions)
-
-    def _commit_and_tell(self, consumer: PollingConsumer, positions: dict[int, int]) -> None:
+        if not positions:
+            return
         began = time.monotonic()
         reason = self._commit_positions(consumer, positions)
         outcome = "committed" if reason is None else "commit_failed"
@@ -161,7 +152,7 @@ class Worker:
             reason=reason,
         )
 
-    def _commit_positions(self, consumer: PollingConsumer, positions: dict[int, int]) -> str | None:
+    def _commit_positions(self, consumer: AnyConsumer, positions: dict[int, int]) -> str | None:
         offsets = [self._topic_partition(*item) for item in sorted(positions.items())]
         try:
             answers = consumer.commit(offsets=offsets, asynchronous=False)
@@ -186,46 +177,14 @@ class Worker:
             self._spells[number] = self._spells.get(number, 0) + 1
             self._positions.pop(number, None)  # later owners have committed new positions
         self._events.write("assigned", partitions=numbers)
-        if self._assign_failures > 0:
-            self._assign_failures -= 1
-            raise RuntimeError("on_assign fails, as the trial asked for")
 
-    def _on_revoke(self, consumer: PollingConsumer, partitions: list[TopicPartition]) -> None:
-        heavy = self._put_off(consumer, partitions)
-        numbers = [number for number in self._numbers(partitions) if number not in heavy]
+    def _on_revoke(self, consumer: AnyConsumer, partitions: list[TopicPartition]) -> None:
+        numbers = self._numbers(partitions)
         self._events.write("revoking", partitions=numbers)
-        time.sleep(self._spec.revoke_sleep_ms / 1000)
         self._commit(consumer, numbers)
         for number in numbers:
             self._positions.pop(number, None)
         self._events.write("revoked", partitions=numbers)
-
-    def _put_off(self, consumer: PollingConsumer, partitions: list[TopicPartition]) -> list[int]:
-        """Stop heavy partitions in a thread beside the loop; return their numbers."""
-        heavy = [
-            part for part in partitions if self._numbers([part])[0] in self._spec.heavy_partitions
-        ]
-        revoke_later = getattr(consumer, "revoke_later", None)
-        if not heavy or revoke_later is None or not revoke_later(heavy):
-            return []
-        numbers = self._numbers(heavy)
-        positions = {
-            number: self._positions.pop(number) for number in numbers if number in self._positions
-        }
-        self._events.write("stopping", partitions=numbers)
-        stop_s = self._spec.heavy_stop_ms / 1000
-        self._stops.submit(partial(self._finish, consumer, heavy, positions), after_s=stop_s)
-        return numbers
-
-    def _finish(
-        self, consumer: PollingConsumer, heavy: list[TopicPartition], positions: dict[int, int]
-    ) -> None:
-        """Commit and give up the heavy partitions after their stop, in a separate thread."""
-        if positions:
-            self._commit_and_tell(consumer, positions)
-        finish_revoke: Callable[[list[TopicPartition]], None] = getattr(consumer, _FINISH_REVOKE)
-        finish_revoke(heavy)
-        self._events.write("revoked", partitions=self._numbers(heavy))
 
     def _on_lost(self, _consumer: object, partitions: list[TopicPartition]) -> None:
         numbers = self._numbers(partitions)

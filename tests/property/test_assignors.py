@@ -30,11 +30,14 @@ from tests.support.checkers import (
 )
 from tests.support.groups import claim, group_of, no_lags
 from tests.support.strategies import (
+    arrivals,
     claims,
     indices_by_name,
     mixed_groups,
     mixed_topics,
+    repeated_lags,
     uniform_groups,
+    with_arrivals,
 )
 
 pytestmark = pytest.mark.timeout(600)  # there are many assignors
@@ -49,22 +52,8 @@ VARIANTS: tuple[tuple[str, dict[str, object]], ...] = (
 ROUNDS_MAX = 12
 lag_values = st.integers(0, 5) | st.integers(0, 2**31) | st.integers(0, 2**63 - 1)
 lag_lists = st.lists(lag_values, min_size=1)
-arrivals = st.none() | st.lists(st.integers(0, 3) | st.floats(0, 1e6), min_size=1)
-
-
-def _with_arrivals(group: GroupSnapshot, values: list[float] | None) -> GroupSnapshot:
-    if values is None:
-        return group
-    figures = np.resize(np.array(values, dtype=np.float64), len(group.resources))
-    return attrs.evolve(group, arrivals_per_s=figures)
-
-
 any_groups = mixed_groups() | uniform_groups()
-groups_with_rates = st.builds(_with_arrivals, any_groups, arrivals)
-
-
-def _lags_for(group: GroupSnapshot, values: list[int]) -> Int64Array:
-    return np.resize(np.array(values, dtype=np.int64), len(group.resources))
+groups_with_rates = st.builds(with_arrivals, any_groups, arrivals)
 
 
 def _assignors() -> Iterator[Assignor]:
@@ -82,7 +71,7 @@ def test_target_when_group_is_anything_is_valid_and_kept(
     group: GroupSnapshot, values: list[int]
 ) -> None:
     """Each subscribed, assignable resource has one holder that subscribes to it."""
-    lags = _lags_for(group, values)
+    lags = repeated_lags(group, values)
     for assignor in _assignors():
         target = assignor.assign(group, lags)
         check_each_resource_once(group, target)
@@ -96,7 +85,7 @@ def test_rounds_when_moves_take_two_of_them_come_to_rest(
     group: GroupSnapshot, values: list[int]
 ) -> None:
     """Owners stop first and takers follow a round later; the state in between causes no moves."""
-    lags = _lags_for(group, values)
+    lags = repeated_lags(group, values)
     rightful = np.where(group.assignable & group.may_hold(group.owner), group.owner, NOBODY)
     for assignor in _assignors():
         here = attrs.evolve(group, owner=rightful.astype(np.int32))
@@ -127,14 +116,13 @@ def test_target_when_claims_name_what_does_not_exist_is_unaffected(
     group: GroupSnapshot, values: list[int]
 ) -> None:
     """Claims to resources outside the metadata change nothing for the others, whatever the lags."""
-    lags = _lags_for(group, values)
+    lags = repeated_lags(group, values)
     existing = group.resources.take(group.assignable)
     members = [
-        MemberClaim(
-            member_id=member.member_id,
+        claim(
+            member.member_id,
+            (some & existing).to_dict(),
             topics=group.subscriptions[number],
-            owned=some & existing,
-            generation=7,
             consumption_rate_per_s=member.consumption_rate_per_s,
         )
         for member, number, some in zip(
@@ -159,7 +147,7 @@ def test_counts_over_all_topics_are_as_balanced_as_moves_can_make_them(
     assignor: Assignor, group: GroupSnapshot, values: list[int]
 ) -> None:
     """No member holds a resource that a subscriber with two fewer could take."""
-    check_balanced(group, assignor.assign(group, _lags_for(group, values)))
+    check_balanced(group, assignor.assign(group, repeated_lags(group, values)))
 
 
 def _lag_aware_reference(group: GroupSnapshot, lags: Int64Array) -> Int32Array:
@@ -195,7 +183,7 @@ def test_lag_aware_when_group_is_anything_equals_the_plain_loop(
     group: GroupSnapshot, values: list[int]
 ) -> None:
     """Without owners, the array code gives the result of the proposal's loop."""
-    lags = _lags_for(group, values)
+    lags = repeated_lags(group, values)
     free = attrs.evolve(group, owner=np.full_like(group.owner, -1))
     target = LagAwareAssignor().assign(free, lags)
     assert target.tolist() == _lag_aware_reference(group, lags).tolist()

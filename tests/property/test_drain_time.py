@@ -12,25 +12,14 @@ from hypothesis import strategies as st
 from coopgroup.assignors import DrainTimeAssignor
 from coopgroup.core.assignors.drain import work_of
 from coopgroup.core.assignors.levelling.longest_first import deal_by_time
-from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
-from coopgroup.core.model.resource_set import Int64Array
+from coopgroup.core.model import GroupSnapshot
 from tests.support.checkers import holders, load_of, subscribers_of
-from tests.support.strategies import uniform_groups
+from tests.support.groups import claim, group_of
+from tests.support.strategies import arrivals as arrival_rates
+from tests.support.strategies import repeated_lags, uniform_groups, with_arrivals
 
 assignors = st.builds(DrainTimeAssignor, moves_max=st.none() | st.integers(0, 3))
 lag_lists = st.lists(st.integers(0, 9) | st.integers(0, 10**6) | st.integers(0, 2**62), min_size=1)
-arrival_lists = st.none() | st.lists(st.integers(0, 3) | st.floats(0, 1e6), min_size=1)
-
-
-def _lags(group: GroupSnapshot, values: list[int]) -> Int64Array:
-    return np.resize(np.array(values, dtype=np.int64), len(group.resources))
-
-
-def _with_arrivals(group: GroupSnapshot, values: list[float] | None) -> GroupSnapshot:
-    if values is None:
-        return group
-    arrivals = np.resize(np.array(values, dtype=np.float64), len(group.resources))
-    return attrs.evolve(group, arrivals_per_s=arrivals)
 
 
 @given(
@@ -81,11 +70,10 @@ def test_drain_time_when_every_placement_is_tried_is_within_the_bound(
     enough.
     """
     size = len(rates)
-    claims = [
-        MemberClaim(member_id=f"m{number}", topics=("T",), consumption_rate_per_s=float(rate))
-        for number, rate in enumerate(rates)
+    members = [
+        claim(f"m{number}", consumption_rate_per_s=float(rate)) for number, rate in enumerate(rates)
     ]
-    group = resolve_claims(claims, ResourceSet({"T": range(len(lags))}))
+    group = group_of({"T": range(len(lags))}, *members)
 
     def seconds(choice: tuple[int, ...]) -> float:
         loads = np.bincount(np.array(choice), weights=lags, minlength=size)
@@ -108,7 +96,7 @@ def test_drain_time_when_every_placement_is_tried_is_within_the_bound(
     assert seconds(tuple(moved.tolist())) <= max(bound, seconds(tuple(kept.tolist())) * (1 + 1e-9))
 
 
-@given(uniform_groups(), lag_lists, arrival_lists, assignors)
+@given(uniform_groups(), lag_lists, arrival_rates, assignors)
 def test_target_when_there_are_enough_gives_everybody_one(
     group: GroupSnapshot,
     values: list[int],
@@ -116,7 +104,7 @@ def test_target_when_there_are_enough_gives_everybody_one(
     assignor: DrainTimeAssignor,
 ) -> None:
     """Even to a slow member that would gain little."""
-    target = assignor.assign(_with_arrivals(group, arrivals), _lags(group, values))
+    target = assignor.assign(with_arrivals(group, arrivals), repeated_lags(group, values))
     if len(subscribers_of(group)) >= len(group.members):
         assert min(load_of(group, target).values(), default=1) > 0
 
@@ -126,7 +114,7 @@ def test_moves_when_a_group_owns_are_within_the_budget(
     group: GroupSnapshot, values: list[int], budget: int
 ) -> None:
     """Not counting the moves that give each member a resource."""
-    lags = _lags(group, values)
+    lags = repeated_lags(group, values)
     target = DrainTimeAssignor(moves_max=budget).assign(group, lags)
     subscribed = subscribers_of(group)
     owned = {one: who for one, who in holders(group, group.owner).items() if one in subscribed}
@@ -140,7 +128,7 @@ def test_moves_when_budget_grows_make_nobody_take_longer_than_the_last_one(
     group: GroupSnapshot, values: list[int]
 ) -> None:
     """Moves help the slowest member; a gain below the minimum per move is no difference."""
-    lags = _lags(group, values)
+    lags = repeated_lags(group, values)
     work = work_of(group, lags)
     kept = DrainTimeAssignor(moves_max=0).assign(group, lags)
     moved = DrainTimeAssignor().assign(group, lags)

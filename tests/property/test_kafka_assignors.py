@@ -6,13 +6,14 @@ partition by partition, without arrays.
 
 from collections.abc import Callable, Iterable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coopgroup.assignors import RangeAssignor, RoundRobinAssignor
-from coopgroup.core.model import GroupSnapshot, MemberClaim, Resource, ResourceSet, resolve_claims
+from coopgroup.assignors import Assignor, RangeAssignor, RoundRobinAssignor
+from coopgroup.core.model import MemberClaim, Resource, ResourceSet, resolve_claims
 from tests.support.checkers import holders
-from tests.support.groups import no_lags
+from tests.support.groups import claim, no_lags
 
 NAMES = ("T0", "T1", "T2")
 RACKS = ("a", "b", "c")
@@ -33,19 +34,15 @@ def racked_groups(draw: st.DrawFn) -> tuple[list[MemberClaim], Replicas]:
     mixed = st.sets(st.sampled_from(NAMES))
     topics = mixed if draw(st.booleans()) else st.just(set(NAMES))
     members = [
-        MemberClaim(
-            member_id=f"m{number}",
-            topics=tuple(sorted(draw(topics))),
+        claim(
+            f"m{number}",
+            topics=draw(topics),
             instance_id=instances.pop() if draw(st.booleans()) else None,
             rack=draw(st.sampled_from((*RACKS, "z", "", None))),
         )
         for number in range(draw(st.integers(1, 5)))
     ]
     return members, replicas
-
-
-def _group(members: list[MemberClaim], replicas: Replicas) -> GroupSnapshot:
-    return resolve_claims(members, ResourceSet(replicas), replicas)
 
 
 def _in_order(members: Iterable[MemberClaim]) -> list[MemberClaim]:
@@ -151,23 +148,21 @@ def _round_robin_reference(members: list[MemberClaim], replicas: Replicas) -> Pl
     return placed
 
 
-def _ids(placed: Placed) -> dict[Resource, str]:
-    return {resource: member.member_id for resource, member in placed.items()}
+def _range_reference(members: list[MemberClaim], replicas: Replicas) -> Placed:
+    return _RangeReference(members, replicas).placement()
 
 
-@given(racked_groups())
-def test_range_when_group_is_anything_equals_the_plain_loop(
+@pytest.mark.parametrize(
+    ("assignor", "reference"),
+    [(RangeAssignor(), _range_reference), (RoundRobinAssignor(), _round_robin_reference)],
+)
+@given(drawn=racked_groups())
+def test_target_when_group_is_anything_equals_that_of_the_plain_loop(
+    assignor: Assignor,
+    reference: Callable[[list[MemberClaim], Replicas], Placed],
     drawn: tuple[list[MemberClaim], Replicas],
 ) -> None:
-    group = _group(*drawn)
-    target = holders(group, RangeAssignor().assign(group, no_lags(group)))
-    assert target == _ids(_RangeReference(*drawn).placement())
-
-
-@given(racked_groups())
-def test_round_robin_when_group_is_anything_equals_the_plain_loop(
-    drawn: tuple[list[MemberClaim], Replicas],
-) -> None:
-    group = _group(*drawn)
-    target = holders(group, RoundRobinAssignor().assign(group, no_lags(group)))
-    assert target == _ids(_round_robin_reference(*drawn))
+    members, replicas = drawn
+    group = resolve_claims(members, ResourceSet(replicas), replicas)
+    target = holders(group, assignor.assign(group, no_lags(group)))
+    assert target == {one: member.member_id for one, member in reference(*drawn).items()}

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coopgroup.assignors import Assignor, DrainTimeAssignor, LagAwareAssignor
-from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.core.model import GroupSnapshot
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
 from tests.support.checkers import holders, kept_count, subscribers_of
-from tests.support.strategies import mixed_groups, uniform_groups
+from tests.support.groups import claim, group_of
+from tests.support.strategies import mixed_groups, repeated_lags, uniform_groups
 
 
 @pytest.fixture(autouse=True, scope="module", params=["singly", "together"])
@@ -33,10 +34,7 @@ def many(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-assignors = st.builds(
-    LagAwareAssignor,
-    moves_max=st.none() | st.integers(0, 3),
-)
+assignors = st.builds(LagAwareAssignor, moves_max=st.none() | st.integers(0, 3))
 drain_assignors = st.just(DrainTimeAssignor())
 lag_lists = st.lists(st.integers(0, 9) | st.integers(0, 10_000), min_size=1)
 
@@ -47,10 +45,6 @@ class _Topic:
 
     counts: list[int]
     loads: list[int]
-
-
-def _lags(group: GroupSnapshot, values: list[int]) -> Int64Array:
-    return np.resize(np.array(values, dtype=np.int64), len(group.resources))
 
 
 def _topics(group: GroupSnapshot, target: Int32Array, lags: Int64Array) -> dict[str, _Topic]:
@@ -72,7 +66,7 @@ def test_counts_when_topics_are_placed_differ_by_at_most_one(
     group: GroupSnapshot, assignor: LagAwareAssignor, values: list[int]
 ) -> None:
     """In each topic; and each member has a partition if there are enough."""
-    lags = _lags(group, values)
+    lags = repeated_lags(group, values)
     target = assignor.assign(group, lags)
     for topic in _topics(group, target, lags).values():
         assert topic.counts[-1] - topic.counts[0] <= 1
@@ -83,7 +77,7 @@ def test_counts_when_topics_are_placed_differ_by_at_most_one(
 def test_moves_when_a_group_owns_are_no_more_than_budget_and_counts_ask_for(
     group: GroupSnapshot, values: list[int]
 ) -> None:
-    lags = _lags(group, values)
+    lags = repeated_lags(group, values)
     none = LagAwareAssignor(scope="group", moves_max=0).assign(group, lags)
     two = LagAwareAssignor(scope="group", moves_max=2).assign(group, lags)
     fewest = _moved(group, none)
@@ -96,7 +90,7 @@ def test_moves_when_a_group_owns_are_no_more_than_budget_and_counts_ask_for(
 def test_target_when_reached_is_kept(
     group: GroupSnapshot, assignor: Assignor, values: list[int]
 ) -> None:
-    lags = _lags(group, values)
+    lags = repeated_lags(group, values)
     target = assignor.assign(group, lags)
     again = attrs.evolve(group, owner=target)
     assert assignor.assign(again, lags).tolist() == target.tolist()
@@ -107,7 +101,7 @@ def test_highest_lag_of_a_topic_is_no_higher_than_without_moves(
     group: GroupSnapshot, values: list[int]
 ) -> None:
     """Each exchange relieves the slower of two members, unless the gain is not worth a move."""
-    lags = _lags(group, values)
+    lags = repeated_lags(group, values)
     none, some = (LagAwareAssignor(moves_max=moves).assign(group, lags) for moves in (0, None))
     before, after = _topics(group, none, lags), _topics(group, some, lags)
     for name, topic in after.items():
@@ -134,9 +128,8 @@ def test_placement_when_exchanged_is_as_even_as_the_proposals_or_nothing_helps(
     """Exhaustive check: no move and no swap of two members would gain the minimum per move."""
     rng = np.random.default_rng(seed)
     names = tuple(f"T{number}" for number in range(len(sizes)))
-    claims = [MemberClaim(member_id=f"m{number}", topics=names) for number in range(member_count)]
-    existing = {name: range(size) for name, size in zip(names, sizes, strict=True)}
-    free = resolve_claims(claims, ResourceSet(existing))
+    claims = [claim(f"m{number}", topics=names) for number in range(member_count)]
+    free = group_of({name: range(size) for name, size in zip(names, sizes, strict=True)}, *claims)
     lags = rng.integers(0, 1_000, len(free.resources))
     owner = rng.integers(-1, member_count, lags.size).astype(np.int32)
     group = attrs.evolve(free, owner=owner)

@@ -19,12 +19,7 @@ from coopgroup.protocol import (
     Subscription,
     UserData,
 )
-from tests.unit.core.protocol.reference import (
-    Row,
-    load_vectors,
-    reference_decode,
-    reference_encode,
-)
+from tests.unit.core.protocol.reference import Row, load_vectors, reference_decode, reference_encode
 from tests.unit.core.protocol.rows import DECODERS, Value, ascending, encode, value_of
 
 KINDS = sorted(DECODERS)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from coopgroup.assignors import StickyAssignor
 from coopgroup.core.assignors import quotas
-from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.core.model import GroupSnapshot, ResourceSet, resolve_claims
 from tests.support.checkers import check_each_resource_once
-from tests.support.groups import no_lags
+from tests.support.groups import claim, no_lags
 
 RACKS = ("a", "b", "c")
 
@@ -30,14 +30,9 @@ def groups_of_racks(draw: st.DrawFn, *, racked: bool = True) -> GroupSnapshot:
         owner = draw(st.integers(-1, count - 1))
         if owner >= 0:
             owned[owner].setdefault(name, []).append(index)
+    topics = st.just(names) | st.sets(st.sampled_from(names))
     members = [
-        MemberClaim(
-            member_id=f"m{number}",
-            topics=draw(st.just(names) | st.sets(st.sampled_from(names)).map(sorted).map(tuple)),
-            owned=ResourceSet(some),
-            generation=1,
-            rack=draw(rack),
-        )
+        claim(f"m{number}", some, topics=draw(topics), rack=draw(rack))
         for number, some in enumerate(owned)
     ]
     return resolve_claims(members, ResourceSet(replicas), replicas if racked else None)

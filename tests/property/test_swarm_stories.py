@@ -8,14 +8,7 @@ from typing import Final
 import pytest
 
 from coopgroup.simulator.scenario import Choice, Identity
-from coopgroup.telemetry import (
-    AssigningMoved,
-    AssignmentReceived,
-    MembershipLost,
-    ProcessEnded,
-    ProcessStarted,
-    WarmupsChanged,
-)
+from coopgroup.telemetry import AssignmentReceived, ProcessEnded, ProcessStarted, WarmupsChanged
 from tests.swarm.mixed import Client
 from tests.swarm.play import play
 from tests.swarm.runs import Act, ActKind, SwarmRun
@@ -47,26 +40,6 @@ def test_rounds_of_a_group_are_in_the_protocol_that_all_offer(
         if one.client == "a" and isinstance(one.record, AssignmentReceived)
     ]
     assert [protocol for protocol, _ in itertools.groupby(rounds)] == spoken
-
-
-def test_members_of_kip_848_make_the_broker_assign_until_they_leave() -> None:
-    """No member of ours loses anything, and no partition that stays is stopped."""
-    topic, start = Act(kind=ActKind.RESIZE, topics=("T",), number=6), ActKind.START
-    acts = (
-        topic,
-        *(Act(kind=start, process=name, topics=("T",)) for name in "ab"),
-        Act(after_ms=300, kind=start, process="k", topics=("T",), client=Client.OTHER),
-        Act(after_ms=600, kind=ActKind.CLOSE, process="k"),
-    )
-    played = play(SwarmRun(seed=1, theirs="kip-848", acts=acts, healed_after_ms=600))
-    assert played.violations == ()
-    moves = [
-        one.record.to_broker
-        for one in played.telemetry
-        if one.client == "a" and isinstance(one.record, AssigningMoved)
-    ]
-    assert moves == [True, False]
-    assert not [one for one in played.telemetry if isinstance(one.record, MembershipLost)]
 
 
 @pytest.mark.parametrize("served", [0, 1], ids=["its sync is lost", "its sync arrives"])

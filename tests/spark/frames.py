@@ -15,8 +15,6 @@ from coopgroup.pipeline.schemas import TABLES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Given", "commit", "killed_at", "make", "rows"]
-
 
 def make(spark: SparkSession, table: str, *given: Mapping[str, Any]) -> DataFrame:
     """Return a frame of a table; missing fields are null."""

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from coopgroup.simulator.run import Run
 
-__all__ = ["history_of_runs", "raw_frame"]
-
 Records = list[tuple[int, bytes, bytes]]
 
 

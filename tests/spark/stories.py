@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.scope import Scope
     from coopgroup.pipeline.tables import Tables
 
-__all__ = [
-    "AS_OF_MS",
-    "REMOVED",
-    "Claims",
-    "State",
-    "Story",
-    "every",
-    "history_of",
-    "tables_of",
-    "watched",
-]
-
 AS_OF_MS: Final = 864_000_000
 """End of all histories."""
 REMOVED: None = None

@@ -29,8 +29,6 @@ from coopgroup.protocol import (
 from tests.support.driven_group import TOPIC, DrivenGroup, DrivenMember, _Wire
 from tests.support.group_requests import heartbeat, join, sync
 
-__all__ = ["Liar", "add_liar"]
-
 _HEARTBEAT_S: Final = 0.5
 
 

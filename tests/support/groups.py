@@ -1,6 +1,7 @@
 """Builders of groups for tests: a group in the words of the documents, on a few lines."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ def claim(
     *,
     topics: Sequence[str] = ("T",),
     generation: int = 1,
+    **more: Any,  # noqa: ANN401 - any other field of a claim
 ) -> MemberClaim:
     """Return a member that subscribes to `topics` and claims `owned`."""
     return MemberClaim(
@@ -29,6 +31,7 @@ def claim(
         topics=tuple(sorted(set(topics))),
         owned=ResourceSet(owned),
         generation=generation,
+        **more,
     )
 
 
@@ -79,3 +82,16 @@ def told(group: GroupSnapshot, plan: RoundPlan) -> dict[str, Told]:
             by_member(group, plan.assigned).items(), revoked, strict=True
         )
     }
+
+
+def in_words(told: Mapping[str, Told]) -> str:
+    """Return what members are told in the documents' notation: "A(T1,revoked:T4) B(revoked:)"."""
+    return " ".join(f"{member}({_words(*its)})" for member, its in told.items())
+
+
+def _words(held: Indices, revoked: Indices | None) -> str:
+    def listed(some: Indices) -> str:
+        return ",".join(f"{name}{index}" for name, indices in some.items() for index in indices)
+
+    stops = [] if revoked is None else [f"revoked:{listed(revoked)}"]
+    return ",".join([*filter(None, [listed(held)]), *stops])

@@ -78,17 +78,6 @@ class Ledger:
             if one.partition == two.partition and (one.until_s is None or one.until_s > two.since_s)
         ]
 
-    def gap_s(self, since_s: float) -> float:
-        """Return the longest time without an owner of a partition that had one, since a time."""
-        with self._lock:
-            times = sorted(self.held, key=lambda one: (one.partition, one.since_s))
-        gaps = [
-            two.since_s - one.until_s
-            for one, two in itertools.pairwise(times)
-            if one.partition == two.partition and one.until_s is not None and two.since_s > since_s
-        ]
-        return max(gaps, default=0.0)
-
     def first_taken(self, name: str, since_s: float) -> float:
         """Return when a member whose name ends like this first got a partition after a time."""
         with self._lock:

@@ -25,6 +25,7 @@ from coopgroup.core.member.effects import (
     FinishCommit,
     GrantResources,
     LoseResources,
+    Report,
     RevokeResources,
     Send,
 )
@@ -80,6 +81,7 @@ KEEPING = attrs.evolve(CONFIG, keeps_identity=True)
 KEPT = KeptIdentity(member_id="m", generation=7, topics=("T",))
 
 EffectKind = TypeVar("EffectKind", bound=Effect)
+RecordKind = TypeVar("RecordKind")
 
 
 @attrs.define(kw_only=True)
@@ -130,6 +132,10 @@ class DrivenMember:
 
     def found(self, kind: type[EffectKind]) -> list[EffectKind]:
         return [effect for effect in self.effects if isinstance(effect, kind)]
+
+    def reported(self, kind: type[RecordKind]) -> list[RecordKind]:
+        """Return the last step's records of a kind."""
+        return [one.record for one in self.found(Report) if isinstance(one.record, kind)]
 
     def granted(self) -> list[ResourceSet]:
         return [effect.resources for effect in self.found(GrantResources)]

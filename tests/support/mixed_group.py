@@ -44,6 +44,12 @@ _PYTHON_ASSIGNORS: Final[Mapping[str, type]] = {
     "cooperative-sticky": CooperativeStickyAssignor,
     "range": RangePartitionAssignor,
 }
+FAST_BROKER: Final[Mapping[str, str]] = {
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""Settings of a broker whose members of KIP-848 send a heartbeat five times a second."""
 _COMMON: Final[Mapping[str, str]] = {
     "session.timeout.ms": "6000",
     "heartbeat.interval.ms": "200",

@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from attrs import frozen
 
-__all__ = ["MUTANTS", "RARE_MUTANTS", "Mutant", "broken"]
-
 
 @frozen
 class Mutant:

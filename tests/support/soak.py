@@ -29,8 +29,6 @@ from tests.swarm.run_files import run_to_toml
 from tests.swarm.runs import SwarmRun, draw
 from tests.swarm.warm import draw_warm
 
-__all__ = ["DRAWS", "main"]
-
 _Found: TypeAlias = tuple[str, int, str]
 DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
     "seed": draw,

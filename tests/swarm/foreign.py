@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from coopgroup.simulator.world import World
     from tests.swarm.hostile import Lies
 
-__all__ = ["COOPERATIVE", "ForeignProcess"]
-
 COOPERATIVE: Final = "cooperative-sticky"
 """The protocol of KIP-429; all others of Kafka's clients are eager."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -39,19 +39,12 @@ class Facts:
     unavailable_partition_s: float
 
 
-class _Spell(NamedTuple):
-    partition: int
-    first_ns: int
-    last_ns: int
-    process: int
-
-
-def facts_of(logs: Sequence[tuple[str, Rows]], acknowledged: Ints, moments: Sequence[int]) -> Facts:
+def facts_of(logs: Sequence[tuple[str, Rows]], written: int, moments: Sequence[int]) -> Facts:
     """Compute the facts of a group.
 
     Args:
         logs: the member and the rows (dtype `ROW`) of each process.
-        acknowledged: `record_keys` of all records.
+        written: number of all records.
         moments: the steps lie between these times, in ns. Moves and waits count within the steps,
             records during the whole run.
     """
@@ -60,45 +53,42 @@ def facts_of(logs: Sequence[tuple[str, Rows]], acknowledged: Ints, moments: Sequ
     order = np.lexsort((rows["offset"], rows["at_ns"], rows["partition"]))
     order = order[rows["offset"][order] >= 0]
     rows, process = rows[order], process[order]
-    keys = np.unique(record_keys(rows))
+    consumed = distinct(rows)
 
     since = rows["produced_ns"].copy()
     follows = rows["partition"][1:] == rows["partition"][:-1]
     since[1:][follows] = np.maximum(since[1:], rows["at_ns"][:-1])[follows]
     waits_ms = _waits_ms(rows["at_ns"], since, moments[0], moments[-1])
-    pauses = [
-        float(_waits_ms(rows["at_ns"], since, *step)[mine].max())
-        for step in pairwise(moments)
-        for mine in (rows["partition"] == one for one in np.unique(rows["partition"]))
-        if _is_retained(process[mine], rows["at_ns"][mine], *step)
-    ]
+    pauses = []
+    for mine in (rows["partition"] == one for one in np.unique(rows["partition"])):
+        at_ns, who = rows["at_ns"][mine], process[mine]
+        for step in pairwise(moments):
+            begin, end = np.searchsorted(at_ns, step)
+            if 0 < begin < end and len(set(who[begin - 1 : end])) == 1:
+                pauses.append(float(_waits_ms(at_ns, since[mine], *step).max()))
 
-    spells = _spells(rows, process)
-    following = [
-        (one, later) for one, later in pairwise(spells) if one.partition == later.partition
-    ]
-    overlaps_ns = [
-        one.last_ns - later.first_ns for one, later in following if one.process != later.process
-    ]
+    first, last = _spells(np.stack([rows["partition"], process, rows["spell"]]))
+    later, earlier = first[1:], last[:-1]
+    begun_ns, ended_ns = rows["at_ns"][later], rows["at_ns"][earlier]
+    follows = rows["partition"][later] == rows["partition"][earlier]
+    is_other = follows & (process[later] != process[earlier])
+    member = np.array([name for name, _ in logs])[process]
+    is_moved = follows & (member[later] != member[earlier])
     return Facts(
-        consumed=len(keys),
-        lost=len(np.setdiff1d(acknowledged, keys)),
-        duplicated=len(rows) - len(keys),
-        moved=sum(
-            logs[one.process][0] != logs[later.process][0]
-            and moments[0] <= later.first_ns < moments[-1]
-            for one, later in following
-        ),
+        consumed=consumed,
+        lost=written - consumed,
+        duplicated=len(rows) - consumed,
+        moved=int((is_moved & (moments[0] <= begun_ns) & (begun_ns < moments[-1])).sum()),
         retained_pause_ms_max=round(max(pauses, default=0.0), 1),
-        double_owner_ms=round(max([0, *overlaps_ns]) / 1e6, 3),
+        double_owner_ms=round(int((ended_ns - begun_ns)[is_other].max(initial=0)) / 1e6, 3),
         unavailable_partition_s=round(float(waits_ms[waits_ms > UNAVAILABLE_MS].sum()) / 1000, 3),
     )
 
 
-def record_keys(rows: Rows) -> Ints:
-    """Return one number for each record; its offset is below 2**40."""
-    keys: Ints = (rows["partition"].astype(np.int64) << 40) | rows["offset"]
-    return keys
+def distinct(rows: Rows) -> int:
+    """Return the number of different records among rows; offsets are below 2**40."""
+    rows = rows[rows["offset"] >= 0]
+    return np.unique((rows["partition"].astype(np.int64) << 40) | rows["offset"]).size
 
 
 def _waits_ms(at_ns: Ints, since: Ints, begin_ns: int, end_ns: int) -> npt.NDArray[np.float64]:
@@ -107,19 +97,14 @@ def _waits_ms(at_ns: Ints, since: Ints, begin_ns: int, end_ns: int) -> npt.NDArr
     return waits.clip(0) / 1e6
 
 
-def _is_retained(process: Ints, at_ns: Ints, begin_ns: int, end_ns: int) -> bool:
-    before = process[at_ns < begin_ns]
-    inside = process[(at_ns >= begin_ns) & (at_ns < end_ns)]
-    return len(before) > 0 and len(inside) > 0 and bool((inside == before[-1]).all())
+def _spells(names: Ints) -> tuple[Ints, Ints]:
+    """Return the places of the first and the last record of each spell, by the first.
 
-
-def _spells(rows: Rows, process: Ints) -> list[_Spell]:
-    """Return the spells by partition, then by time; the rows are in that order."""
-    times: dict[tuple[int, int, int], list[int]] = {}
-    names = zip(rows["partition"].tolist(), process.tolist(), rows["spell"].tolist(), strict=True)
-    for name, at_ns in zip(names, rows["at_ns"].tolist(), strict=True):
-        times.setdefault(name, [at_ns, at_ns])[1] = at_ns
-    return sorted(
-        _Spell(partition, first_ns, last_ns, number)
-        for (partition, number, _), (first_ns, last_ns) in times.items()
-    )
+    Args:
+        names: partition, process and spell of each record, by partition and time.
+    """
+    count = names.shape[1]
+    first = np.unique(names, axis=1, return_index=True)[1]
+    last = count - 1 - np.unique(names[:, ::-1], axis=1, return_index=True)[1]
+    order = np.argsort(first)
+    return first[order], last[order]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from attrs import evolve, fields
 from click.testing import CliRunner
 
 from coopgroup.cli import demo
-from coopgroup.cli.demo_facts import Facts, Rows, facts_of, record_keys
+from coopgroup.cli.demo_facts import Facts, Rows, facts_of
 from coopgroup.cli.demo_member import ASSIGNED, ROW
 
 MS = 1_000_000
@@ -68,13 +67,6 @@ def test_demo_when_not_json_prints_a_table(monkeypatch: pytest.MonkeyPatch) -> N
         ["time without owner, in all", *["1.5 s"] * 4],
         ["time with two owners", "0 ms", "0 ms", "0 ms", "2 ms"],
     ]
-
-
-def test_terminated_as_interrupt_when_terminated_raises_and_restores() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), demo.terminated_as_interrupt():
-        signal.raise_signal(signal.SIGTERM)
-    assert signal.getsignal(signal.SIGTERM) == before
 
 
 # --- facts ----------------------------------------------------------------------------------------
@@ -135,5 +127,5 @@ QUIET = handed((10, 9, 0, 0), (20, 19, 1, 0))
 )
 def test_facts_of_a_group(logs: list[tuple[str, Rows]], expected: dict[str, Any]) -> None:
     nothing = dict.fromkeys((one.name for one in fields(Facts)), 0)
-    found = facts_of(logs, record_keys(QUIET), [15 * MS, 1_000 * MS])
+    found = facts_of(logs, 2, [15 * MS, 1_000 * MS])
     assert found == Facts(**{**nothing, **expected})

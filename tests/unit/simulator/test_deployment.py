@@ -33,6 +33,7 @@ from coopgroup.telemetry import (
     ProcessResumed,
     ProcessStarted,
 )
+from tests.support.reports import reports
 
 SCENARIO = Scenario(
     duration_ms=30_000,
@@ -45,6 +46,11 @@ SCENARIO = Scenario(
     ),
     topics=(Topic(name="T", partitions=4, rate_per_s=(10.0,) * 4),),
     members=(MemberSet(name="w", count=3, topics=("T", "U"), capacity_per_s=100.0),),
+)
+
+
+ROLLING = RollingRestart(
+    at_ms=4_000, members=("w",), down_ms=1_000, every_ms=6_000, batch=2, how=How.CRASH
 )
 
 
@@ -69,14 +75,6 @@ def lives(run: Run) -> Iterator[str]:
                 pass
 
 
-def faults(run: Run) -> list[tuple[int, str]]:
-    return [
-        (one.at_ms, one.record.description)
-        for one in run.telemetry
-        if isinstance(one.record, FaultInjected)
-    ]
-
-
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
@@ -85,16 +83,7 @@ def faults(run: Run) -> list[tuple[int, str]]:
             ["5000 w-2 crashed", "8000 w-2 starts"],
         ),
         (
-            (
-                RollingRestart(
-                    at_ms=4_000,
-                    members=("w",),
-                    down_ms=1_000,
-                    every_ms=6_000,
-                    batch=2,
-                    how=How.CRASH,
-                ),
-            ),
+            (ROLLING,),
             [
                 *("4000 w-1 crashed", "4000 w-2 crashed", "5000 w-1 starts", "5000 w-2 starts"),
                 *("10000 w-3 crashed", "11000 w-3 starts"),
@@ -155,7 +144,8 @@ def test_processes_start_and_end(events: tuple[Event, ...], expected: list[str])
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
 def test_surroundings_change(event: Event, words: str) -> None:
-    assert faults(played(event)) == [(9_000, words)]
+    ((one, fault),) = reports(played(event).telemetry, FaultInjected)
+    assert (one.at_ms, fault.description) == (9_000, words)
 
 
 def test_rate_and_capacity_show_in_the_lag() -> None:

@@ -21,14 +21,7 @@ from coopgroup.core.telemetry.records import (
     WarmupsChanged,
 )
 from coopgroup.simulator.measures import Measures, find_outages, measure
-from coopgroup.simulator.scenario import (
-    Crash,
-    CreateTopic,
-    DeleteTopic,
-    MemberSet,
-    Scenario,
-    Topic,
-)
+from coopgroup.simulator.scenario import Crash, CreateTopic, DeleteTopic, MemberSet, Scenario, Topic
 from coopgroup.simulator.scenario.times import Lifetimes
 from coopgroup.telemetry import Envelope, Record, StopReason
 from tests.support.ledgers import Interval, ledger_of

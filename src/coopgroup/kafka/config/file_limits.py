@@ -11,9 +11,7 @@ class FileLimits:
 
     Attributes:
         max_bytes: size at which the file is rotated, in bytes; 0 for never.
-        queue_records: how many records may wait for the disk, or for the topic; more are dropped.
     """
 
     max_bytes: int = 100 * 1024 * 1024
     backups: int = 4
-    queue_records: int = 10_000

@@ -648,6 +648,7 @@ def open_sink_and_slot(
         settings.telemetry_file,
         settings.telemetry_listener,
         settings.telemetry_limits,
+        settings.connection.client_id,
     )
     opened.callback(sink.close)
     if settings.state_dir is None or member.instance_id is not None:

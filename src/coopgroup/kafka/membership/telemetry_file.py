@@ -9,6 +9,10 @@ as dropped, and drops are logged. A disk error never ends the writer: it tries a
 room. Several members may append to one file. So before each line, the writer checks whether another
 process has rotated the file. A link in its place is refused, also later: a rotation would rename
 a file that another user chose.
+
+`logging.handlers.RotatingFileHandler` does less. It writes a record again if a full disk refused
+it, appends to a file that another process has rotated or deleted, renames `/dev/stdout`, and loses
+records in a folder that allows no renaming.
 """
 
 from __future__ import annotations
@@ -20,7 +24,6 @@ import json
 import os
 import stat
 import threading
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +33,7 @@ from attrs import define, field
 
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.file_limits import FileLimits
+from coopgroup.kafka.membership.telemetry_writer import TelemetryWriter
 from coopgroup.telemetry import Envelope, to_json
 from coopgroup.worker import Worker
 
@@ -46,27 +50,18 @@ _CLOSE_S: Final = 2.0
 
 
 @define(eq=False)
-class TelemetryFile:
+class TelemetryFile(TelemetryWriter):
     """Appends records to a file, one JSON object per line."""
 
     path: Path
     limits: FileLimits
     warn: Callable[..., None]
-    # Reentrant: a signal handler may close the consumer while its thread holds the lock.
-    _lock: threading.RLock = field(factory=threading.RLock, init=False)  # guards the next five
-    _waiting: deque[Envelope | threading.Event] = field(factory=deque, init=False)
     _worker: Worker = field(factory=lambda: Worker("coopgroup-telemetry"), init=False)
-    _is_writing: bool = field(default=False, init=False)
-    _closed: bool = field(default=False, init=False)
-    _dropped: int = field(default=0, init=False)
-    _home_pid: int = field(factory=os.getpid, init=False)
     # Only the worker's jobs use the rest.
     _pause_s: float = field(default=_RETRY_S, init=False)
     _descriptor: int | None = field(default=None, init=False)
     _rotates: bool = field(default=False, init=False)
     _rotate_at_s: float = field(default=0.0, init=False)
-    # Records dropped before the disk began to refuse; None while it accepts.
-    _dropped_before: int | None = field(default=None, init=False)
     # Bytes of a torn line in the file, and the file's size after them.
     _partial: tuple[int, int] = field(default=(0, 0), init=False)
 
@@ -78,46 +73,24 @@ class TelemetryFile:
         """
         self._open()
 
-    @property
-    def dropped(self) -> int:
-        """Return the number of records that were not written since the start."""
-        return self._dropped
-
     # --- any thread ------------------------------------------------------------------------------
-
-    def put(self, envelope: Envelope) -> None:
-        """Queue a record for the writer; drop it if too many records wait."""
-        if os.getpid() != self._home_pid:  # a forked child has no writer
-            return
-        with self._lock:
-            if self._closed:
-                return
-            if len(self._waiting) < self.limits.queue_records:
-                self._waiting.append(envelope)
-                self._write_soon()
-                return
-        self._drop()
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until the records so far are written; return whether they are."""
-        if os.getpid() != self._home_pid:
+        if self._is_in_child():
             return True
         written = threading.Event()
         with self._lock:
-            if not self._waiting or self._closed:
+            if not self._waiting or self._is_closed:
                 return not self._waiting
             self._waiting.append(written)
-            self._write_soon()
+            self._rouse()
         return written.wait(timeout_s)
 
     def close(self) -> None:
         """Write the records that wait, for a bounded time, and close the file."""
-        if os.getpid() != self._home_pid:
+        if not self._take_no_more():
             return
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
         try:
             self._worker.submit(self._finish)
         except RuntimeError:  # no thread is available
@@ -125,44 +98,33 @@ class TelemetryFile:
         if not self._worker.close(_CLOSE_S):
             self.warn("telemetry_file_hangs", path=str(self.path), records=len(self._waiting))
 
-    def _write_soon(self) -> None:
-        """Begin to write; without a free thread, the next record tries again."""
-        if self._is_writing:
-            return
-        self._is_writing = True
-        try:
+    def _wake(self) -> bool:
+        with suppress(RuntimeError):  # no thread is available
             self._worker.submit(self._write_all)
-        except RuntimeError:
-            self._is_writing = False
+            return True
+        return False
 
-    def _drop(self) -> None:
-        with self._lock:
-            self._dropped += 1
-            dropped = self._dropped
-        if dropped.bit_count() == 1:
-            self.warn("telemetry_dropped", path=str(self.path), records=dropped)
+    def _tell_dropped(self, dropped: int) -> None:
+        self.warn("telemetry_dropped", path=str(self.path), records=dropped)
 
     # --- the worker's jobs, one at a time --------------------------------------------------------
 
     def _write_all(self) -> None:
         """Write all records; if the disk refuses one, try again after a pause."""
         while self._waiting:
-            if not self._write(self._waiting[0]) and not self._closed:
+            if not self._write(self._waiting[0]) and not self._is_closed:
                 self._pause_s = min(2 * self._pause_s, _RETRY_S_MAX)
                 self._worker.submit(self._write_all, after_s=self._pause_s / 2)
                 return
             self._waiting.popleft()
             self._pause_s = _RETRY_S
-        with self._lock:
-            self._is_writing = False
-            if self._waiting:  # another thread was faster
-                self._write_soon()
+        self._rest()
 
     def _finish(self) -> None:
         self._write_all()
         self._close_descriptor()
-        if self._dropped:
-            self.warn("telemetry_dropped", path=str(self.path), records=self._dropped)
+        if self.dropped:
+            self._tell_dropped(self.dropped)
 
     def _write(self, entry: Envelope | threading.Event) -> bool:
         """Write a record; return False if the disk refuses it."""
@@ -172,8 +134,9 @@ class TelemetryFile:
         try:
             self._append(json.dumps(to_json(entry), separators=(",", ":")).encode() + b"\n")
         except OSError as error:
-            self._tell_refused(error)
-            if self._closed:
+            if self._refuse():
+                self.warn("telemetry_file_unwritable", path=str(self.path), error=str(error))
+            if self._is_closed:
                 self._take_back()
                 self._drop()
             return False
@@ -181,19 +144,10 @@ class TelemetryFile:
             self.warn("telemetry_not_written", path=str(self.path), error=repr(error))
             self._drop()
         else:
-            self._tell_accepted()
+            dropped = self._accept()
+            if dropped is not None:
+                self.warn("telemetry_file_writable", path=str(self.path), dropped=dropped)
         return True
-
-    def _tell_refused(self, error: OSError) -> None:
-        if self._dropped_before is None:
-            self._dropped_before = self._dropped
-            self.warn("telemetry_file_unwritable", path=str(self.path), error=str(error))
-
-    def _tell_accepted(self) -> None:
-        before, self._dropped_before = self._dropped_before, None
-        if before is not None:
-            dropped = self._dropped - before
-            self.warn("telemetry_file_writable", path=str(self.path), dropped=dropped)
 
     def _append(self, line: bytes) -> None:
         descriptor = self._prepare(len(line))

@@ -1,9 +1,7 @@
-"""Write a consumer's telemetry: structured log events, and a file or a topic if configured.
+"""Write a consumer's telemetry: log events, and a file or a topic if configured.
 
-Events are logged to the standard logger "coopgroup", so an application that configures nothing sees
-warnings only. The message of a log record is the event with its fields, and the record has the
-fields as attributes (`extra`). The file gets one JSON object per line (`telemetry_file`), and the
-topic one JSON object per record (`telemetry_topic`).
+Records are logged as events (`event_log`). The file gets one JSON object per line
+(`telemetry_file`), and the topic one JSON object per record (`telemetry_topic`).
 
 Rule of this file: no lock is held while the application's code runs (a listener or a log handler).
 """
@@ -12,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,6 +22,7 @@ from coopgroup.core.member import Action
 from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.file_limits import FileLimits
+from coopgroup.kafka.membership.event_log import is_heard, log
 from coopgroup.kafka.rpc.outcomes import HandshakeError
 from coopgroup.telemetry import (
     AssigningMoved,
@@ -62,11 +61,8 @@ _WARNINGS: Final = (
 )
 _DEBUG: Final = (StateChanged, RequestRefused)
 
-_LOGGER: Final = logging.getLogger("coopgroup")
 # How long a closing member waits for the broker of the topic.
 _FINISH_S: Final = 1.0
-# `logging` refuses fields of these names, because a log record has them already.
-_TAKEN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
 @define(eq=False)
@@ -76,6 +72,7 @@ class TelemetrySink:
     Attributes:
         listener: called with every envelope, on the writing thread; None for none. Its exceptions
             are logged.
+        client_id: name of the client, for the log.
         hear: a part of the consumer that gets every record; it neither waits nor raises.
     """
 
@@ -83,9 +80,12 @@ class TelemetrySink:
     file_path: str | None = None
     listener: Callable[[Envelope], object] | None = None
     file_limits: FileLimits = field(factory=FileLimits)
+    client_id: str = ""
     hear: Callable[[Record], object] | None = field(default=None, init=False)
     _topic: TelemetryTopic | None = field(default=None, init=False)
     _file: TelemetryFile | None = field(default=None, init=False)
+    # The last known member id; empty before the coordinator has given one.
+    _member_id: str = field(default="", init=False)
     # Consecutive rounds that failed at the broker; only the group's thread writes about them.
     _refusals: int = field(default=0, init=False)
 
@@ -123,7 +123,6 @@ class TelemetrySink:
             transport=transport,
             topic=topic,
             group_id=self.group_id,
-            capacity=self.file_limits.queue_records,
             warn=self.warn,
             timeout_ms=timeout_ms,
         )
@@ -153,6 +152,7 @@ class TelemetrySink:
     def write(self, record: Record, *, member_id: str, generation: int) -> None:
         """Write one record, with the time of day and its member."""
         envelope = self._envelope(record, member_id, generation)
+        self._member_id = member_id
         if self.hear is not None:
             self.hear(record)
         self._write_log(envelope)
@@ -184,7 +184,7 @@ class TelemetrySink:
         This never raises: a log that cannot be written must cost neither member nor round.
         """
         with suppress(Exception):
-            self._log(logging.WARNING, event, fields)
+            self._log(logging.WARNING, event, **fields)
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until the records so far are in the file; return whether they are."""
@@ -205,17 +205,15 @@ class TelemetrySink:
     def _write_log(self, envelope: Envelope) -> None:
         record = envelope.record
         level = self._level(record)
-        if not _LOGGER.isEnabledFor(level):
+        if not is_heard(level):
             return
         fields = {one.name: _short(getattr(record, one.name)) for one in attrs.fields(type(record))}
-        whose = {"member": envelope.member, "generation": envelope.generation}
-        self._log(level, to_json(envelope)["kind"], {**whose, **fields})
+        with suppress(Exception):  # as in `warn`
+            self._log(level, to_json(envelope)["kind"], generation=envelope.generation, **fields)
 
-    def _log(self, level: int, event: str, fields: Mapping[str, object]) -> None:
-        given = {"group": self.group_id, **fields}
-        told = " ".join(f"{name}={_told(value)}" for name, value in given.items())
-        extra = {f"{name}_" if name in _TAKEN else name: value for name, value in given.items()}
-        _LOGGER.log(level, "%s %s", event, told, extra={"event": event, **extra})
+    def _log(self, level: int, event: str, **fields: object) -> None:
+        context = {"group": self.group_id, "client": self.client_id, "member": self._member_id}
+        log(level, event, context, fields)
 
     def _level(self, record: Record) -> int:
         if isinstance(record, AssignmentReceived):
@@ -236,12 +234,6 @@ def _is_worth_a_warning(refusals: int) -> bool:
     for hours.
     """
     return refusals > 1 and refusals.bit_count() == 1
-
-
-def _told(value: object) -> str:
-    """Return a value as text; quoted if it has blanks, so that fields can be told apart."""
-    text = str(value)
-    return repr(text) if not text or any(map(str.isspace, text)) else text
 
 
 def _short(value: object) -> object:

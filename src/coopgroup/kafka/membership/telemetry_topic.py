@@ -9,6 +9,9 @@ never waits. A record is acknowledged by all in-sync replicas, or counted as dro
 logged. An answer that is lost after the broker has added the batch adds it a second time. Readers
 know a repeated record by its content.
 
+A producer of confluent_kafka would cost five threads with three brokers, and it gives up the
+records of a missing topic after 30 s.
+
 `MemberReports`: a member tells its topic of telemetry from time to time how it is.
 
 Records of telemetry tell what changed. A lease and the time since the last poll change all the
@@ -21,9 +24,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import threading
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
@@ -38,6 +39,7 @@ from coopgroup.core.model import EMPTY
 from coopgroup.core.model.group_api import Coordinator
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.ports import Application
+from coopgroup.kafka.membership.telemetry_writer import TelemetryWriter
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.topics import (
@@ -65,11 +67,10 @@ _FAILURES_UNTOLD: Final = 5
 
 
 @define(eq=False, kw_only=True)
-class TelemetryTopic:
+class TelemetryTopic(TelemetryWriter):
     """Adds the records of one member to a topic.
 
     Attributes:
-        capacity: how many records may wait; more are dropped.
         warn: called with an event and its fields.
         timeout_ms: time limit of a request.
     """
@@ -77,80 +78,45 @@ class TelemetryTopic:
     transport: GroupTransport
     topic: str
     group_id: str
-    capacity: int
     warn: Callable[..., None]
     timeout_ms: int
-    # Reentrant: a signal handler may close the consumer while its thread holds the lock.
-    _lock: threading.RLock = field(factory=threading.RLock, init=False)  # guards the next five
-    _waiting: deque[Envelope] = field(factory=deque, init=False)
-    _is_busy: bool = field(default=False, init=False)
-    _is_closing: bool = field(default=False, init=False)
-    _dropped: int = field(default=0, init=False)
     # Set while all records are acknowledged, or nothing more is tried.
     _is_idle: threading.Event = field(factory=threading.Event, init=False)
-    _home_pid: int = field(factory=os.getpid, init=False)
-    # Encoded records, oldest first: time and value. Only the transport's thread uses these.
-    _encoded: deque[tuple[int, bytes]] = field(factory=deque, init=False)
+    # Only the transport's thread uses the rest.
     _batch_records: int = field(default=_BATCH_RECORDS, init=False)
     _place: FoundPartition | None = field(default=None, init=False)
     _is_asked: bool = field(default=False, init=False)
     _failures: int = field(default=0, init=False)
-    # Records dropped before the warning; None while the topic accepts records.
-    _dropped_before: int | None = field(default=None, init=False)
 
     # --- any thread ------------------------------------------------------------------------------
 
-    def put(self, envelope: Envelope) -> None:
-        """Queue a record; drop it if too many records wait."""
-        if os.getpid() != self._home_pid:  # a forked child has no connections
-            return
-        with self._lock:
-            if self._is_closing:
-                return
-            is_full = len(self._waiting) + len(self._encoded) >= self.capacity
-            if not is_full:
-                self._waiting.append(envelope)
-            is_first = not self._is_busy
-            self._is_busy = True
-            if is_first:
-                self._is_idle.clear()
-        if is_full:
-            self._drop(1)
-        if is_first and not self._later(_LINGER_S, self._go_on):
-            self._is_busy = False  # the transport has not started
-
     def finish(self, timeout_s: float) -> None:
         """Send the waiting records, for a bounded time; later records are not taken."""
-        if os.getpid() != self._home_pid:
+        if not self._take_no_more():
             return
-        with self._lock:
-            was_closing, self._is_closing = self._is_closing, True
-            is_busy = self._is_busy
-        if was_closing:
-            return
-        if is_busy and self._later(0.0, self._go_on):
+        if self._is_awake and self._later(0.0, self._go_on):
             self._is_idle.wait(timeout_s)
-        self._dropped += len(self._waiting) + len(self._encoded)
-        if self._dropped:
-            self.warn("telemetry_topic_dropped", topic=self.topic, records=self._dropped)
+        self.dropped += len(self._waiting)
+        if self.dropped:
+            self._tell_dropped(self.dropped)
 
     @property
     def is_behind(self) -> bool:
         """Return whether records wait for the broker."""
-        return bool(self._waiting or self._encoded)
+        return bool(self._waiting)
+
+    def _wake(self) -> bool:
+        self._is_idle.clear()
+        return self._later(_LINGER_S, self._go_on)
 
     def _later(self, delay_s: float, action: Callable[[], None]) -> bool:
-        with suppress(RuntimeError):  # the transport is closed
+        with suppress(RuntimeError):  # the transport has not started, or is closed
             self.transport.later(delay_s, action)
             return True
         return False
 
-    def _drop(self, count: int) -> None:
-        with self._lock:
-            self._dropped += count
-            dropped = self._dropped
-        if dropped.bit_count() == 1:
-            self.warn("telemetry_topic_dropped", topic=self.topic, records=dropped)
+    def _tell_dropped(self, dropped: int) -> None:
+        self.warn("telemetry_topic_dropped", topic=self.topic, records=dropped)
 
     # --- the transport's thread ------------------------------------------------------------------
 
@@ -158,16 +124,19 @@ class TelemetryTopic:
         """Ask for the partition, or send the next batch; each answer calls this again."""
         if self._is_asked:
             return
-        self._encode()
-        if not self._encoded:
-            self._rest()
-            return
         place = self._place
-        if place is None:
+        if not self._waiting:
+            self._rest()
+            if not self._is_awake:
+                self._is_idle.set()
+        elif place is None:
             find = FindPartition(topic=self.topic, group_id=self.group_id)
             self._ask(find, self._take_place, None)
-            return
-        batch = tuple(islice(self._encoded, self._batch_records))
+        else:
+            self._send(place)
+
+    def _send(self, place: FoundPartition) -> None:
+        batch = self._next_batch()
         produce = Produce(
             topic=self.topic,
             partition=place.partition,
@@ -176,28 +145,31 @@ class TelemetryTopic:
             timeout_ms=self.timeout_ms,
             acks=_ALL_IN_SYNC,
         )
-        self._ask(produce, lambda answer: self._take_answer(len(batch), answer), place.leader)
+        if batch:
+            self._ask(produce, lambda answer: self._take_answer(len(batch), answer), place.leader)
+        else:
+            self._go_on()
 
-    def _encode(self) -> None:
-        size = sum(len(value) for _, value in self._encoded)
-        while self._waiting and size < _BATCH_BYTES and len(self._encoded) < _BATCH_RECORDS:
-            envelope = self._waiting[0]
+    def _next_batch(self) -> tuple[tuple[int, bytes], ...]:
+        """Return the oldest records, encoded, with their times; they wait until the answer."""
+        batch: list[tuple[int, bytes]] = []
+        size = 0
+        with self._lock:
+            oldest = tuple(islice(self._waiting, self._batch_records))
+        for envelope in oldest:
+            assert isinstance(envelope, Envelope)  # nobody flushes a topic
             try:
                 value = json.dumps(to_json(envelope), separators=(",", ":")).encode()
             except Exception as error:  # noqa: BLE001 -- the next record may be encoded
-                self._give_up_record(repr(error))
+                if batch:
+                    break
+                self._give_up_oldest(repr(error))
             else:
-                self._encoded.append((envelope.at_ms, value))
+                batch.append((envelope.at_ms, value))
                 size += len(value)
-            self._waiting.popleft()
-
-    def _rest(self) -> None:
-        with self._lock:
-            if self._waiting:
-                self._later(0.0, self._go_on)
-                return
-            self._is_busy = False
-            self._is_idle.set()
+            if size >= _BATCH_BYTES:
+                break
+        return tuple(batch)
 
     def _ask(
         self,
@@ -231,9 +203,11 @@ class TelemetryTopic:
             self._try_again(answer)
         else:
             for _ in range(count):
-                self._encoded.popleft()
-            self._batch_records = _BATCH_RECORDS
-            self._tell_accepted()
+                self._waiting.popleft()
+            self._batch_records, self._failures = _BATCH_RECORDS, 0
+            dropped = self._accept()
+            if dropped is not None:
+                self.warn("telemetry_topic_available", topic=self.topic, dropped=dropped)
             self._go_on()
 
     def _divide(self, count: int, error: str) -> None:
@@ -241,18 +215,18 @@ class TelemetryTopic:
         if count > 1:
             self._batch_records = count // 2
         else:
-            self._encoded.popleft()
-            self._give_up_record(error)
+            self._give_up_oldest(error)
         self._go_on()
 
-    def _give_up_record(self, error: str) -> None:
+    def _give_up_oldest(self, error: str) -> None:
+        self._waiting.popleft()
         self.warn("telemetry_topic_not_written", topic=self.topic, error=error)
-        self._drop(1)
+        self._drop()
 
     def _try_again(self, answer: FoundPartition | ProduceAnswer | TransportFailure) -> None:
         """Find the partition again after a pause; its leader may have moved."""
         self._place = None
-        if self._is_closing:
+        if self._is_closed:
             self._is_idle.set()
             return
         if isinstance(answer, TransportFailure):
@@ -260,23 +234,11 @@ class TelemetryTopic:
         else:
             is_refused = answer.error_code in TOPIC_REFUSALS
             error = TOPIC_REFUSALS.get(answer.error_code) or error_name(answer.error_code)
-        if is_refused or self._failures >= _FAILURES_UNTOLD:
-            self._tell_refused(error)
+        if (is_refused or self._failures >= _FAILURES_UNTOLD) and self._refuse():
+            self.warn("telemetry_topic_unavailable", topic=self.topic, error=error)
         pause_s = min(_FIRST_PAUSE_S * 2 ** min(self._failures, 16), _PAUSE_S_MAX)
         self._failures += 1
         self._later(_REFUSED_PAUSE_S if is_refused else pause_s, self._go_on)
-
-    def _tell_refused(self, error: str) -> None:
-        if self._dropped_before is None:
-            self._dropped_before = self._dropped
-            self.warn("telemetry_topic_unavailable", topic=self.topic, error=error)
-
-    def _tell_accepted(self) -> None:
-        self._failures = 0
-        before, self._dropped_before = self._dropped_before, None
-        if before is not None:
-            dropped = self._dropped - before
-            self.warn("telemetry_topic_available", topic=self.topic, dropped=dropped)
 
 
 class Reporter(Protocol):

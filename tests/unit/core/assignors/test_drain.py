@@ -8,21 +8,19 @@ import pytest
 
 from coopgroup.assignors import DrainTimeAssignor
 from coopgroup.core.assignors.drain import work_of
-from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.core.model import GroupSnapshot
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
+from tests.support.groups import claim, group_of
 
 
 def group_of_rates(
     partitions: int, *rates: float | None, arrivals: list[float] | None = None
 ) -> GroupSnapshot:
     """Return members m0, m1, … with these rates, which own nothing."""
-    group = resolve_claims(
-        [
-            MemberClaim(member_id=f"m{number}", topics=("T",), consumption_rate_per_s=rate)
-            for number, rate in enumerate(rates)
-        ],
-        ResourceSet({"T": range(partitions)}),
-    )
+    members = [
+        claim(f"m{number}", consumption_rate_per_s=rate) for number, rate in enumerate(rates)
+    ]
+    group = group_of({"T": range(partitions)}, *members)
     return group if arrivals is None else attrs.evolve(group, arrivals_per_s=np.array(arrivals))
 
 

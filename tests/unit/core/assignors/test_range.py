@@ -3,7 +3,7 @@
 import pytest
 
 from coopgroup import RangeAssignor
-from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.core.model import GroupSnapshot, ResourceSet, resolve_claims
 from tests.support.groups import by_member, claim, group_of, no_lags
 
 Racks = dict[str, list[str]]
@@ -25,12 +25,7 @@ def _racked(racks: Racks, members: Members) -> GroupSnapshot:
     A partition's replicas are in the racks whose letters its entry has.
     """
     claims = [
-        MemberClaim(
-            member_id=member,
-            topics=tuple(topics.split()),
-            instance_id=instance or None,
-            rack=rack or None,
-        )
+        claim(member, topics=topics.split(), instance_id=instance or None, rack=rack or None)
         for member, (instance, rack, topics) in members.items()
     ]
     existing = ResourceSet({name: range(len(each)) for name, each in racks.items()})
@@ -115,18 +110,3 @@ def test_racks_when_known_give_what_kafka_gives(
 ) -> None:
     """KIP-881: members in a replica's rack first, as far as counts and joint topics allow."""
     assert _assigned(_racked(racks, members)) == expected
-
-
-@pytest.mark.parametrize(
-    ("racks", "rack"),
-    [
-        ({"t": ["a", "b", "b", "a"]}, "z"),
-        ({"t": ["ab", "ab", "ab", "ab"]}, "a"),
-        ({"t": ["", "", "", ""]}, "a"),
-        ({"t": ["a", "b", "b", "a"]}, ""),
-    ],
-    ids=["no rack in common", "replicas everywhere", "no replica's rack", "no member's rack"],
-)
-def test_racks_when_they_tell_nothing_apart_change_nothing(racks: Racks, rack: str) -> None:
-    members = {"m1": ("", rack, "t"), "m2": ("", rack, "t")}
-    assert _assigned(_racked(racks, members)) == {"m1": "tp0 tp1", "m2": "tp2 tp3"}

@@ -1,7 +1,7 @@
 """`RoundRobinAssignor`: Kafka's documented examples."""
 
 from coopgroup import RoundRobinAssignor
-from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.core.model import GroupSnapshot
 from tests.support.groups import by_member, claim, group_of, no_lags
 
 Held = dict[str, dict[str, list[int]]]
@@ -35,12 +35,12 @@ def test_documented_example_when_subscriptions_differ_passes_over_those_without(
 
 def test_static_members_when_there_are_any_come_first_by_instance_id() -> None:
     """The result of kafka-clients 4.3.0 for this group: i1 and i9 before the dynamic member."""
-    claims = [
-        MemberClaim(member_id="m1", topics=("t", "u")),
-        MemberClaim(member_id="m2", topics=("t", "u"), instance_id="i9"),
-        MemberClaim(member_id="m3", topics=("t",), instance_id="i1"),
-    ]
-    group = resolve_claims(claims, ResourceSet({"t": range(3), "u": range(4)}))
+    group = group_of(
+        {"t": range(3), "u": range(4)},
+        claim("m1", topics=["t", "u"]),
+        claim("m2", topics=["t", "u"], instance_id="i9"),
+        claim("m3", topics=["t"], instance_id="i1"),
+    )
     assert _assigned(group) == {
         "m1": {"t": [2], "u": [1, 3]},
         "m2": {"t": [1], "u": [0, 2]},

@@ -1,14 +1,15 @@
 """Members, claims and the rounds of a leader, with assignors and policies as users write them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
-from coopgroup.assignors import StickyAssignor
+from coopgroup.assignors import Assignor, StickyAssignor
 from coopgroup.core.leader import (
     NO_LAGS,
+    Lags,
     RoundDecision,
     TopicMetadata,
     decide_round,
@@ -29,6 +30,7 @@ from coopgroup.protocol import (
     decode_assignment,
     encode_subscription,
 )
+from tests.support import groups
 
 NOT_A_SUBSCRIPTION = b"\x00\x01\x00\x00"
 ORDERS_4 = TopicMetadata(resources=ResourceSet({"orders": range(4)}))
@@ -96,17 +98,11 @@ def claim(
     generation: int = 1,
     **more: Any,  # noqa: ANN401 - any field of a claim
 ) -> MemberClaim:
-    return MemberClaim(
-        member_id=member_id,
-        topics=("orders",),
-        owned=ResourceSet(owned or {}),
-        generation=generation,
-        **more,
-    )
+    return groups.claim(member_id, owned, topics=("orders",), generation=generation, **more)
 
 
-def context(state: PolicyState | None = None, generation: int = 1) -> RoundContext:
-    return RoundContext(leader_id="a", generation=generation, now_ms=0, state=state)
+def context(state: PolicyState | None = None, generation: int = 1, now_ms: int = 0) -> RoundContext:
+    return RoundContext(leader_id="a", generation=generation, now_ms=now_ms, state=state)
 
 
 def led(
@@ -157,19 +153,23 @@ def orders(*indices: int) -> ResourceSet:
 
 def decided_by(
     *,
-    assignor: FunctionAssignor | None = None,
+    assignor: Assignor | None = None,
     policy: Policy | None = None,
     state: PolicyState | None = None,
-    claims: tuple[MemberClaim, ...] = (claim("a", {"orders": [0, 1]}), claim("b")),
+    claims: Sequence[MemberClaim] = (claim("a", {"orders": [0, 1]}), claim("b")),
+    metadata: TopicMetadata = ORDERS_4,
+    lags: Lags = NO_LAGS,
+    generation: int = 1,
+    now_ms: int = 0,
 ) -> RoundDecision:
     """Decide a round of `a`, which owns two of four partitions, and the new member `b`."""
     return decide_round(
         claims,
-        ORDERS_4,
-        NO_LAGS,
+        metadata,
+        lags,
         assignor=assignor or StickyAssignor(),
         policy=policy or SimplePolicy(),
-        context=context(state),
+        context=context(state, generation, now_ms),
     )
 
 

@@ -3,11 +3,7 @@
 import attrs
 import pytest
 
-from coopgroup.core.leader import (
-    TopicMetadata,
-    member_assignments,
-    read_members,
-)
+from coopgroup.core.leader import TopicMetadata, member_assignments, read_members
 from coopgroup.core.model import EMPTY, NO_LOSS, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.policies.simple import SimplePolicy

@@ -1,7 +1,6 @@
 """The decision of a round and its failures: a refused round moves nothing."""
 
 from collections.abc import Callable
-from typing import Any
 
 import attrs
 import numpy as np
@@ -9,14 +8,7 @@ import pytest
 from attrs import frozen
 
 from coopgroup.assignors import Assignor, StickyAssignor
-from coopgroup.core.leader import (
-    NO_LAGS,
-    Lags,
-    RoundDecision,
-    TopicMetadata,
-    decide_round,
-    member_assignments,
-)
+from coopgroup.core.leader import Lags, RoundDecision, TopicMetadata, member_assignments
 from coopgroup.core.model import (
     EMPTY,
     NO_LOSS,
@@ -40,11 +32,9 @@ from coopgroup.policies import (
 from coopgroup.protocol import Assignment
 from coopgroup.telemetry import RoundDecided, RoundRefused
 from tests.unit.core.leader.rounds import (
-    ORDERS_4,
     FunctionAssignor,
     FunctionPolicy,
     claim,
-    context,
     decided_by,
     joined,
     led,
@@ -63,58 +53,40 @@ def test_decide_round_when_rates_are_given_shows_them_to_the_assignor() -> None:
         seen.append([member.consumption_rate_per_s for member in group.members])
         return np.zeros(2, dtype=np.int32)
 
-    decide_round(
-        [
-            MemberClaim(member_id="a", topics=("orders",)),
-            MemberClaim(member_id="b", topics=("orders",), consumption_rate_per_s=30.0),
-        ],
-        TopicMetadata(resources=orders(0, 1)),
-        Lags(
+    decided_by(
+        claims=[claim("a"), claim("b", consumption_rate_per_s=30.0)],
+        metadata=TopicMetadata(resources=orders(0, 1)),
+        lags=Lags(
             resources=orders(1), values=np.zeros(1, dtype=np.int64), arrivals_per_s=np.array([7.0])
         ),
         assignor=FunctionAssignor(function=assign),
-        policy=SimplePolicy(),
-        context=context(),
     )
     assert seen == [[0, 7.0], [None, 30.0]]
 
 
 def test_decide_round_when_resources_move_records_what_and_why() -> None:
-    decided = decide_round(
-        [
+    decided = decided_by(
+        claims=[
             claim("a", {"orders": [0, 3]}),
             claim("b", {"orders": [1, 3]}),
             claim("c", {"orders": [1]}, generation=0),
         ],
-        ORDERS_4,
-        NO_LAGS,
-        assignor=FunctionAssignor(
-            function=lambda group, lags: np.array([1, 1, 0, 0], dtype=np.int32)
-        ),
-        policy=SimplePolicy(),
-        context=context(),
+        assignor=FunctionAssignor(function=lambda *_: np.array([1, 1, 0, 0], dtype=np.int32)),
     )
     (record,) = decided.records
     assert isinstance(record, RoundDecided)
-    assert (record.granted, record.revoked, record.contested, record.follow_up) == (
-        orders(2),
-        orders(0, 1, 3),
-        orders(3),
-        True,
-    )
+    assert (record.granted, record.revoked) == (orders(2), orders(0, 1, 3))
+    assert (record.contested, record.follow_up) == (orders(3), True)
 
 
 def test_decide_round_when_resources_are_deleted_says_so() -> None:
     """A claim tells it to a new leader, and the memory to one that knows the group."""
-    here: dict[str, Any] = {"assignor": FAILS, "policy": SimplePolicy()}
     claims = [claim("a", {"orders": [0, 4]}), claim("b", {"orders": [1]})]
     remembered = PolicyState(
         generation=1, members=("a", "b"), known=orders(1, 2, 5), granted=orders(6)
     )
     for state, gone in ((None, orders(4)), (remembered, orders(4, 5, 6))):
-        given = attrs.evolve(context(), state=state)
-        decided = decide_round(claims, ORDERS_4, NO_LAGS, context=given, **here)
-        record = decided.records[-1]
+        record = decided_by(assignor=FAILS, claims=claims, state=state).records[-1]
         assert isinstance(record, RoundDecided)
         assert record.gone == gone
 
@@ -146,29 +118,12 @@ def test_decide_round_when_the_assignor_raises_moves_nothing() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda group, lags: None,
-        lambda group, lags: [0, 0, 0, 0],
-        lambda group, lags: np.zeros(3, dtype=np.int32),
-        lambda group, lags: np.zeros(4, dtype=np.float64),
-        lambda group, lags: np.full(4, 2, dtype=np.int32),
-        lambda group, lags: np.full(4, -2, dtype=np.int32),
-        lambda group, lags: np.full(4, NOBODY, dtype=np.int32),
-        lambda group, lags: np.full(4, 1, dtype=np.int32),
-    ],
-    ids=["none", "list", "shape", "dtype", "no-member", "below", "nobody", "unsubscribed"],
-)
-def test_decide_round_when_the_target_breaks_the_contract_moves_nothing(
-    function: Callable[[GroupSnapshot, Int64Array], Int32Array],
-) -> None:
-    stranger = MemberClaim(member_id="b", topics=("payments",))
-    decided = decided_by(
-        assignor=FunctionAssignor(function=function), claims=(claim("a"), stranger)
-    )
+@pytest.mark.parametrize("target", [None, np.full(4, NOBODY, dtype=np.int32)])
+def test_decide_round_when_the_target_breaks_the_contract_moves_nothing(target: Int32Array) -> None:
+    """`test_safety` has each of the contract's rules."""
+    decided = decided_by(assignor=FunctionAssignor(function=lambda *_: target))
     (reason,) = refusal_of(decided)
-    assert reason.startswith("assignor mine: ")
+    assert reason.startswith("assignor mine: AssignorError: target ")
 
 
 @pytest.mark.parametrize(
@@ -284,13 +239,8 @@ def test_decide_round_when_the_first_one_was_refused_evens_shares_out(
     refused = decided_by(assignor=FAILS, policy=policy, claims=claims)
     assert refused.refused
     early, due = (
-        decide_round(
-            claims,
-            ORDERS_4,
-            NO_LAGS,
-            assignor=StickyAssignor(),
-            policy=policy,
-            context=attrs.evolve(context(refused.state, 2), now_ms=now_ms),
+        decided_by(
+            policy=policy, claims=claims, state=refused.state, generation=2, now_ms=now_ms
         ).plan
         for now_ms in (299, 300)
     )
@@ -301,9 +251,14 @@ def test_decide_round_when_the_first_one_was_refused_evens_shares_out(
 def deferred(
     assignor: Assignor, claims: list[MemberClaim], state: PolicyState | None, now_ms: int
 ) -> RoundDecision:
-    policy = DeferredPolicy(scheduled_rebalance_timeout_ms=500, initial_delay_ms=3_000)
-    here = attrs.evolve(context(state, now_ms), now_ms=now_ms)
-    return decide_round(claims, ORDERS_4, NO_LAGS, assignor=assignor, policy=policy, context=here)
+    return decided_by(
+        assignor=assignor,
+        policy=DeferredPolicy(scheduled_rebalance_timeout_ms=500, initial_delay_ms=3_000),
+        claims=claims,
+        state=state,
+        generation=now_ms,
+        now_ms=now_ms,
+    )
 
 
 @pytest.mark.parametrize("refusals", [1, 2])
@@ -333,9 +288,6 @@ def test_decide_round_when_refused_in_a_group_that_owned_resources_does_not_wait
 # --- what a policy written by a user remembers, and what its two halves tell each other -----------
 
 
-EXISTING = TopicMetadata(resources=ResourceSet({"T": range(2)}))
-
-
 @frozen(kw_only=True)
 class CountingPolicy:
     """Counts its rounds, and leaves the rest to the simple policy."""
@@ -357,24 +309,15 @@ class CountingPolicy:
         return StagedRound(plan=staged.plan, state=state, memory=rounds + 1)
 
 
-def play(policy: CountingPolicy, state: PolicyState | None, generation: int) -> RoundDecision:
-    claims = (MemberClaim(member_id="a", topics=("T",), generation=generation),)
-    context = RoundContext(leader_id="a", generation=generation, now_ms=0, state=state)
-    return decide_round(
-        claims, EXISTING, NO_LAGS, assignor=StickyAssignor(), policy=policy, context=context
-    )
-
-
 @pytest.mark.parametrize("own_state", [True, False])
 def test_policy_gets_its_memory_and_its_facts_back(own_state: bool) -> None:
     policy = CountingPolicy(own_state=own_state)
-    first = play(policy, None, 1)
-    second = play(policy, first.state, 2)
+    first = decided_by(policy=policy)
+    second = decided_by(policy=policy, state=first.state, generation=2)
     assert (first.refused, first.state.memory, second.state.memory) == (False, 1, 2)
 
 
 def test_leader_writes_its_own_memory_when_the_policy_does_not() -> None:
-    by_policy = play(CountingPolicy(), None, 1).state
-    by_leader = play(CountingPolicy(own_state=False), None, 1).state
-    assert by_leader == by_policy
-    assert by_leader.holdings.resources == EXISTING.resources
+    by_leader = decided_by(policy=CountingPolicy(own_state=False)).state
+    assert by_leader == decided_by(policy=CountingPolicy()).state
+    assert by_leader.holdings.resources

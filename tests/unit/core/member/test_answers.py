@@ -3,7 +3,6 @@
 import pytest
 
 from coopgroup.core.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
-from coopgroup.core.member.effects import Report
 from coopgroup.core.member.events import LossHandled
 from coopgroup.core.model import EMPTY, NO_LOSS
 from coopgroup.telemetry import RequestRefused
@@ -58,8 +57,7 @@ def test_joins_that_fail_at_the_broker_are_tried_until_one_succeeds() -> None:
     while driven.now_ms < began_ms + 75_000:
         if JOIN in driven.member.outstanding:
             driven.refuse(JOIN, ErrorCode.UNKNOWN_SERVER_ERROR)
-            records = [effect.record for effect in driven.found(Report)]
-            actions |= {one.action for one in records if isinstance(one, RequestRefused)}
+            actions |= {one.action for one in driven.reported(RequestRefused)}
             joins += 1
         if RequestKind.HEARTBEAT in driven.member.outstanding:
             driven.refuse(RequestKind.HEARTBEAT, ErrorCode.ILLEGAL_GENERATION)
@@ -93,10 +91,6 @@ def test_heartbeat_of_a_refused_round_does_not_end_the_row_of_failures() -> None
 # --- how long the leader wants to wait ------------------------------------------------------------
 
 
-def told_delay_ms(driven: DrivenMember) -> int | None:
-    return told_delays_ms(driven)[0]
-
-
 def told_delays_ms(driven: DrivenMember) -> tuple[int | None, int | None]:
     """Return the remaining delay and the remaining wait for lost owners."""
     ours = driven.user_data()
@@ -111,7 +105,7 @@ def test_scheduled_rebalance_when_due_is_joined_and_told_as_over() -> None:
     assert driven.member.state is MemberState.STABLE
     assert next_deadline_ms(driven.member) == due
     driven.wait(1)
-    assert told_delay_ms(driven) == 0
+    assert told_delays_ms(driven)[0] == 0
 
 
 @pytest.mark.parametrize(("delay_ms", "remains_ms"), [(0, None), (4_000, 4_000)])

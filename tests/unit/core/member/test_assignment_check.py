@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from coopgroup.core.member import ErrorCode, MemberState, RequestKind
-from coopgroup.core.member.effects import BeginWarmups, CountPartitions, Report
+from coopgroup.core.member.effects import BeginWarmups, CountPartitions
 from coopgroup.core.member.events import RevocationCompleted, SubscriptionChanged, WarmSetDeclared
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.telemetry import AssignmentReceived, AssignmentRefused
@@ -26,8 +26,7 @@ FOREIGN = HELD | SECRET
 
 
 def refused(driven: DrivenMember) -> list[AssignmentRefused]:
-    records = [effect.record for effect in driven.found(Report)]
-    return [record for record in records if isinstance(record, AssignmentRefused)]
+    return driven.reported(AssignmentRefused)
 
 
 def rejoins_after_ms(driven: DrivenMember) -> int:
@@ -51,8 +50,7 @@ def test_topics_without_a_subscription_are_not_owned() -> None:
     assert refused(driven) == [
         AssignmentRefused(leader="other", topics=("secret",), topic_count=1, resource_count=20)
     ]
-    received = [one.record for one in driven.found(Report)]
-    assert [one.gained for one in received if isinstance(one, AssignmentReceived)] == [HELD]
+    assert [one.gained for one in driven.reported(AssignmentReceived)] == [HELD]
 
 
 def test_record_names_the_first_topics_only() -> None:

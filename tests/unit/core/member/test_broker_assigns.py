@@ -9,15 +9,8 @@ import pytest
 
 from coopgroup.core.member import ErrorCode, MemberState, RequestKind, new_member
 from coopgroup.core.member.broker_assigns import looks_at_ms
-from coopgroup.core.member.effects import (
-    CancelWarmups,
-    Report,
-)
-from coopgroup.core.member.events import (
-    LossHandled,
-    RevocationCompleted,
-    WarmSetDeclared,
-)
+from coopgroup.core.member.effects import CancelWarmups
+from coopgroup.core.member.events import LossHandled, RevocationCompleted, WarmSetDeclared
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import SyncGroupAnswer
 from coopgroup.core.session import Session
@@ -68,15 +61,7 @@ def stopping() -> DrivenMember:
 
 
 def moved(driven: DrivenMember) -> list[bool]:
-    records = [one.record for one in driven.found(Report)]
-    return [record.to_broker for record in records if isinstance(record, AssigningMoved)]
-
-
-def received(driven: DrivenMember) -> AssignmentReceived:
-    (record,) = (
-        one.record for one in driven.found(Report) if isinstance(one.record, AssignmentReceived)
-    )
-    return record
+    return [record.to_broker for record in driven.reported(AssigningMoved)]
 
 
 # --- rounds ---------------------------------------------------------------------------------------
@@ -86,12 +71,12 @@ def test_member_that_may_keep_all_is_told_of_nothing() -> None:
     driven = taken_over()
     assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
     assert [*driven.revoked(), *driven.granted()] == []
-    assert received(driven) == AssignmentReceived(
-        leader=False,
-        kept=HELD,
-        protocol="coopgroup",
-        session_timeout_ms=CONFIG.session_timeout_ms,
-    )
+    session_ms = CONFIG.session_timeout_ms
+    assert driven.reported(AssignmentReceived) == [
+        AssignmentReceived(
+            leader=False, kept=HELD, protocol="coopgroup", session_timeout_ms=session_ms
+        )
+    ]
 
 
 def test_member_stops_what_its_assignment_lacks_and_joins_without_it() -> None:
@@ -262,8 +247,7 @@ def test_sync_without_a_join_is_recognised_by_its_bytes(version: int) -> None:
 def test_assignment_that_is_neither_ours_nor_kafkas_is_refused(content: bytes) -> None:
     driven = synced(syncing_again(), content)
     assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
-    kinds = [type(one.record) for one in driven.found(Report)]
-    assert AssignmentUnreadable in kinds
+    assert driven.reported(AssignmentUnreadable)
     assert moved(driven) == []
 
 

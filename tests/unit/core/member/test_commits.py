@@ -34,6 +34,7 @@ from tests.support.members import (
 
 COMMIT = RequestKind.OFFSET_COMMIT
 HEARTBEAT_MS = CONFIG.heartbeat_interval_ms
+BEGUN = ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def commit(commit_id: int, *offsets: tuple[int, int]) -> CommitRequested:
@@ -171,45 +172,32 @@ def test_commit_of_an_earlier_life_is_not_sent_when_its_partition_comes_back() -
     assert COMMIT not in driven.member.outstanding
 
 
-@pytest.mark.parametrize(
-    ("life", "member_id"),
-    [
-        (lambda driven: driven, "m"),
-        (lambda driven: driven.give(commit(1, (0, 10))), ""),
-        (lambda driven: driven.give(commit(1, (0, 10))).answer(COMMIT, answer((0, 0))), "m"),
-        (lambda driven: driven.give(commit(1, (0, 10))).refuse(COMMIT, ErrorCode.NO_ANSWER), ""),
-        (
-            lambda driven: (
-                driven.give(commit(1, (0, 10)))
-                .refuse(COMMIT, ErrorCode.NO_ANSWER)
-                .find()
-                .wait(HEARTBEAT_MS)
-                .answer(COMMIT, answer((0, 0)))
-            ),
-            "",
-        ),
-        (
-            lambda driven: (
-                driven.give(commit(1, (0, 10)))
-                .refuse(COMMIT, ErrorCode.NO_ANSWER)
-                .find()
-                .wait(HEARTBEAT_MS)
-                .heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
-                .join(2)
-                .sync()
-            ),
-            "m",
-        ),
-    ],
-    ids=[
-        "no commit",
-        "under way",
-        "answered",
-        "without an answer",
-        "a later request was answered",
-        "in a newer generation",
-    ],
-)
+def begun(driven: DrivenMember) -> DrivenMember:
+    return driven.give(commit(1, (0, 10)))
+
+
+def unanswered(driven: DrivenMember) -> DrivenMember:
+    """A commit got no answer; the coordinator was found again, and the commit was repeated."""
+    return begun(driven).refuse(COMMIT, ErrorCode.NO_ANSWER).find().wait(HEARTBEAT_MS)
+
+
+LIVES: dict[str, tuple[Callable[[DrivenMember], DrivenMember], str]] = {
+    "no commit": (lambda one: one, "m"),
+    "under way": (begun, ""),
+    "answered": (lambda one: begun(one).answer(COMMIT, answer((0, 0))), "m"),
+    "without an answer": (lambda one: begun(one).refuse(COMMIT, ErrorCode.NO_ANSWER), ""),
+    "a later request was answered": (
+        lambda one: unanswered(one).answer(COMMIT, answer((0, 0))),
+        "",
+    ),
+    "in a newer generation": (
+        lambda driven: unanswered(driven).heartbeat(BEGUN).join(2).sync(),
+        "m",
+    ),
+}
+
+
+@pytest.mark.parametrize(("life", "member_id"), LIVES.values(), ids=LIVES)
 def test_member_joins_without_its_id_when_a_commit_of_its_generation_may_come_late(
     life: Callable[[DrivenMember], DrivenMember], member_id: str
 ) -> None:

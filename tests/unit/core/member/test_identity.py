@@ -12,17 +12,8 @@ from coopgroup.core.member import (
     new_member,
     next_deadline_ms,
 )
-from coopgroup.core.member.effects import (
-    FailMember,
-    GrantResources,
-    KeepIdentity,
-    Lane,
-    Send,
-)
-from coopgroup.core.member.events import (
-    LeaveRequested,
-    SubscriptionChanged,
-)
+from coopgroup.core.member.effects import FailMember, GrantResources, KeepIdentity, Lane, Send
+from coopgroup.core.member.events import LeaveRequested, SubscriptionChanged
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import (
     HeartbeatAnswer,

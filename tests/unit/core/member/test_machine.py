@@ -23,13 +23,8 @@ from coopgroup.core.member.events import (
     SubscriptionChanged,
 )
 from coopgroup.core.model import EMPTY, ResourceSet
-from coopgroup.core.model.group_api import (
-    HeartbeatAnswer,
-    LeaveGroupRequest,
-)
-from coopgroup.protocol import (
-    UserData,
-)
+from coopgroup.core.model.group_api import HeartbeatAnswer, LeaveGroupRequest
+from coopgroup.protocol import UserData
 from tests.support.members import (
     CONFIG,
     EVERY_STATE,

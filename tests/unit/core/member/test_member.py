@@ -6,13 +6,7 @@ from typing import Any
 import attrs
 import pytest
 
-from coopgroup.core.member import (
-    ErrorCode,
-    MemberState,
-    RequestKind,
-    lease_is_over,
-    new_member,
-)
+from coopgroup.core.member import ErrorCode, MemberState, RequestKind, lease_is_over, new_member
 from coopgroup.core.member.effects import Lane, LoseResources, Report, Send
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import HeartbeatAnswer, HeartbeatRequest, SyncGroupAnswer

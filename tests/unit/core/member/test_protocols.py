@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from coopgroup.core.member import ErrorCode, KeptIdentity, MemberState, RequestKind, new_member
-from coopgroup.core.member.effects import FailMember, Report
+from coopgroup.core.member.effects import FailMember
 from coopgroup.core.member.events import (
     ApplicationStalled,
     CommitRequested,
@@ -63,9 +63,7 @@ def told(driven: DrivenMember, assigned: ResourceSet) -> DrivenMember:
 
 
 def spoken_in_round(driven: DrivenMember) -> str:
-    (record,) = (
-        one.record for one in driven.found(Report) if isinstance(one.record, AssignmentReceived)
-    )
+    (record,) = driven.reported(AssignmentReceived)
     return record.protocol
 
 

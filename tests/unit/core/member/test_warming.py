@@ -6,12 +6,7 @@ import attrs
 import pytest
 
 from coopgroup.core.member import ErrorCode, MemberConfig, MemberState, RequestKind, new_member
-from coopgroup.core.member.effects import (
-    BeginWarmups,
-    CancelWarmups,
-    GrantResources,
-    Report,
-)
+from coopgroup.core.member.effects import BeginWarmups, CancelWarmups, GrantResources
 from coopgroup.core.member.events import (
     LeaveRequested,
     LossHandled,
@@ -27,15 +22,7 @@ from coopgroup.core.member.parts import Warmups
 from coopgroup.core.member.requests import next_deadline_ms
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.telemetry import WarmupsChanged
-from tests.support.members import (
-    CONFIG,
-    EVERY_STATE,
-    HELD,
-    KEEPING,
-    DrivenMember,
-    stable,
-    synced,
-)
+from tests.support.members import CONFIG, EVERY_STATE, HELD, KEEPING, DrivenMember, stable, synced
 
 GRACE_MS = CONFIG.revocation_grace_ms
 PACE_MS = CONFIG.heartbeat_interval_ms
@@ -57,8 +44,7 @@ def warmups(driven: DrivenMember) -> Warmups:
 
 
 def changes(driven: DrivenMember) -> list[WarmupsChanged]:
-    records = [one.record for one in driven.found(Report)]
-    return [record for record in records if isinstance(record, WarmupsChanged)]
+    return driven.reported(WarmupsChanged)
 
 
 def begun(driven: DrivenMember) -> list[ResourceSet]:

@@ -1,6 +1,5 @@
 """From claims to rightful owners: the cases of KIP-792."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from coopgroup.core.model import GroupMember, MemberClaim, ResourceSet, resolve_claims
@@ -42,14 +41,6 @@ def test_tied_claims_when_of_the_newest_generation_belong_to_nobody() -> None:
     assert group.contested.tolist() == [False, True, False, False]
 
 
-def test_claims_when_to_unknown_resources_stay_visible_but_not_assignable() -> None:
-    """A claimed resource missing in the metadata must be stopped, so the snapshot has it."""
-    group = group_of({"t": [0]}, claim("A", {"t": [0, 9], "gone": [1]}, topics=["t"]))
-    assert group.resources == ResourceSet({"t": [0, 9], "gone": [1]})
-    assert group.assignable.tolist() == [False, True, False]
-    assert by_member(group, group.owner) == {"A": {"t": [0, 9], "gone": [1]}}
-
-
 def test_members_when_given_in_any_order_are_numbered_by_id() -> None:
     told: dict[str, Any] = {
         "instance_id": "host-b",
@@ -80,21 +71,11 @@ def test_warm_pairs_ascend_and_leave_out_what_does_not_count() -> None:
     """Missing resources and rightfully owned ones are left out; stale claims do not own."""
     group = group_of(
         RESOURCES,
-        warm_claim("A", {"t": [0, 1, 7], "u": [0]}, owned=[0]),
-        warm_claim("B", {"t": [3, 1]}, owned=[]),
-        claim("C", {"t": [2, 9]}, topics=["t"], generation=5),
-        warm_claim("D", {}, owned=[]),
+        claim("A", {"t": [0]}, topics=["t"], warm=ResourceSet({"t": [0, 1, 7], "u": [0]})),
+        claim("B", topics=["t"], warm=ResourceSet({"t": [3, 1]})),
+        claim("C", {"t": [2, 9]}, topics=["t"]),
+        claim("D", topics=["t"], warm=ResourceSet()),
     )
     pairs = list(zip(group.warm_resources.tolist(), group.warm_members.tolist(), strict=True))
     assert pairs == [(1, 0), (1, 1), (3, 1)]
     assert [member.warms for member in group.members] == [True, True, False, True]
-
-
-def warm_claim(member_id: str, warm: Mapping[str, list[int]], owned: list[int]) -> MemberClaim:
-    return MemberClaim(
-        member_id=member_id,
-        topics=("t",),
-        owned=ResourceSet({"t": owned}),
-        generation=5,
-        warm=ResourceSet(warm),
-    )

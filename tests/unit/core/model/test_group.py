@@ -3,16 +3,9 @@
 import numpy as np
 import pytest
 
-from coopgroup.core.model import (
-    NOBODY,
-    MemberClaim,
-    ReplicaRacks,
-    ResourceSet,
-    plan_that_moves_nothing,
-    resolve_claims,
-)
+from coopgroup.core.model import NOBODY, MemberClaim, ReplicaRacks, ResourceSet, resolve_claims
 from coopgroup.core.model.plan import revoked_by_member, revoked_claims
-from tests.support.groups import by_member, claim, group_of, holder_of, told
+from tests.support.groups import claim, group_of, holder_of
 
 
 def test_replica_racks_when_some_are_unknown_stay_empty_there() -> None:
@@ -60,19 +53,3 @@ def test_revocations_when_a_resource_moves_are_those_of_its_present_owner() -> N
         {"T": [3, 4]},
     ]
     assert revoked_claims(group, assigned).tolist() == [False, False, True, True, True]
-
-
-def test_plan_that_moves_nothing_when_claims_are_stale_stops_only_those() -> None:
-    group = group_of(
-        {"T": range(3)}, claim("A", {"T": [0, 1]}), claim("B", {"T": [1]}, generation=0)
-    )
-    plan = plan_that_moves_nothing(group)
-    assert told(group, plan) == {"A": ({"T": [0, 1]}, {}), "B": ({}, {"T": [1]})}
-    assert by_member(group, plan.target) == {"A": {"T": [0, 1]}, "B": {}}
-
-
-def test_plan_that_moves_nothing_when_owner_may_not_hold_takes_it_away() -> None:
-    group = group_of({"T": [0], "U": [0]}, claim("A", {"T": [0, 9], "U": [0]}))
-    assert told(group, plan_that_moves_nothing(group)) == {
-        "A": ({"T": [0]}, {"T": [9], "U": [0]}),
-    }

@@ -35,31 +35,21 @@ def looks(*rows: tuple[float, ...], rule: BalanceRule = RULE) -> dict[str, int]:
 HEAVY, BETWEEN = (900, 100, 100, 100), (525, 225, 225, 225)
 
 
-@pytest.mark.parametrize(
-    ("rows", "counts"),
-    [
-        ([(600, 200, 200, 200)], {}),
-        ([BETWEEN], {}),
-        ([HEAVY, BETWEEN, HEAVY], {"A": 2}),
-        ([HEAVY, (450, 250, 250, 250)], {}),
-        ([HEAVY, (0, 400, 400, 400)], {}),
-        ([np.roll(HEAVY, place) for place in range(8)], {"D": 1}),
-        ([(99, 0, 0, 0)], {}),
-        ([(900, 0, 0, 0), (99, 0, 0, 0)], {}),
-        ([(100, 0, 0, 0)], {"A": 1}),
-    ],
-    ids=[
-        "at the ratio",
-        "between the ratios",
-        "between the ratios it stays as it was",
-        "calm",
-        "below the mean",
-        "a peak that wanders is no lasting overload",
-        "tiny lags say nothing",
-        "tiny lags reset the count",
-        "enough lag",
-    ],
-)
+WANDERING = [tuple(np.roll(HEAVY, place).tolist()) for place in range(8)]
+COUNTS: dict[str, tuple[list[tuple[int, ...]], dict[str, int]]] = {
+    "at the ratio": ([(600, 200, 200, 200)], {}),
+    "between the ratios": ([BETWEEN], {}),
+    "between the ratios it stays as it was": ([HEAVY, BETWEEN, HEAVY], {"A": 2}),
+    "calm": ([HEAVY, (450, 250, 250, 250)], {}),
+    "below the mean": ([HEAVY, (0, 400, 400, 400)], {}),
+    "a peak that wanders is no lasting overload": (WANDERING, {"D": 1}),
+    "tiny lags say nothing": ([(99, 0, 0, 0)], {}),
+    "tiny lags reset the count": ([(900, 0, 0, 0), (99, 0, 0, 0)], {}),
+    "enough lag": ([(100, 0, 0, 0)], {"A": 1}),
+}
+
+
+@pytest.mark.parametrize(("rows", "counts"), COUNTS.values(), ids=COUNTS)
 def test_count_of_checks_in_which_a_member_is_overloaded(
     rows: list[tuple[float, ...]], counts: dict[str, int]
 ) -> None:

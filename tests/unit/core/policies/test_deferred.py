@@ -1,15 +1,21 @@
 """`DeferredPolicy`: every example of Design II, word for word, and harder variants.
 
-The document shows only the changes of a round. Our `assigned` is the complete set that a member
-holds after the round. "revoked:" without a follow-up round is null.
+The document shows only the changes of a round. We show all that a member holds after the round.
+"revoked:" without a resource announces a follow-up round; without "revoked" there is none.
 """
 
 from coopgroup.policies import DeferredPolicy
+from tests.support.groups import in_words
 from tests.support.groups import indices_of_t as _t
 from tests.support.policy_drill import T1, Drill, four, steady
 
 NOTHING: dict[str, list[int]] = {}
-THREE_WAIT = {"A": (_t(1), None), "B": (_t(2), None), "C": (_t(3), None)}
+THREE_WAIT = "A(T1) B(T2) C(T3)"
+
+
+def said(drill: Drill, now_ms: int, leader: str | None = None) -> tuple[str, int]:
+    """Play a round; return what it tells the members, and the delay that it announces."""
+    return in_words(drill.round(now_ms, leader=leader)), drill.timeout_ms
 
 
 def test_member_when_it_leaves_is_waited_for_and_then_replaced() -> None:
@@ -23,12 +29,9 @@ def test_member_when_it_leaves_is_waited_for_and_then_replaced() -> None:
     """
     drill = four()
     drill.leave("D")
-    assert (drill.round(1_000), drill.timeout_ms) == (THREE_WAIT, T1)
+    assert said(drill, 1_000) == (THREE_WAIT, T1)
     assert (drill.listed("lost"), drill.listed("waiting")) == (_t(4), NOTHING)
-    assert (drill.round(1_000 + T1), drill.timeout_ms) == (
-        {"A": (_t(1, 4), None), "B": (_t(2), None), "C": (_t(3), None)},
-        0,
-    )
+    assert said(drill, 1_000 + T1) == ("A(T1,T4) B(T2) C(T3)", 0)
     assert drill.listed("lost") == NOTHING
 
 
@@ -42,9 +45,9 @@ def test_member_when_it_bounces_gets_the_same_back_at_once() -> None:
     """
     drill = four()
     drill.leave("D")
-    assert (drill.round(1_000), drill.timeout_ms) == (THREE_WAIT, T1)
+    assert said(drill, 1_000) == (THREE_WAIT, T1)
     drill.join("D'")
-    assert (drill.round(9_000), drill.timeout_ms) == (THREE_WAIT | {"D'": (_t(4), None)}, 0)
+    assert said(drill, 9_000) == (f"{THREE_WAIT} D'(T4)", 0)
 
 
 def test_member_when_it_is_back_within_the_round_is_not_missed() -> None:
@@ -56,7 +59,7 @@ def test_member_when_it_is_back_within_the_round_is_not_missed() -> None:
     drill = four()
     drill.leave("D")
     drill.join("D'")
-    assert (drill.round(1_000), drill.timeout_ms) == (THREE_WAIT | {"D'": (_t(4), None)}, 0)
+    assert said(drill, 1_000) == (f"{THREE_WAIT} D'(T4)", 0)
 
 
 def test_subscription_when_new_is_resolved_at_once_while_others_are_lost() -> None:
@@ -70,10 +73,8 @@ def test_subscription_when_new_is_resolved_at_once_while_others_are_lost() -> No
     drill.existing = {**drill.existing, "U": [1]}
     for actor in drill.actors.values():
         actor.topics = ("T", "U")
-    told = drill.round(1_000)
-    assert told == THREE_WAIT | {"A": ({"T": [1], "U": [1]}, None)}
+    assert said(drill, 1_000) == ("A(T1,U1) B(T2) C(T3)", T1)
     assert (drill.listed("created"), drill.listed("lost")) == ({"U": [1]}, _t(4))
-    assert drill.timeout_ms == T1
 
 
 def test_leader_when_it_exits_leaves_its_delay_to_a_member_of_the_group() -> None:
@@ -85,12 +86,9 @@ def test_leader_when_it_exits_leaves_its_delay_to_a_member_of_the_group() -> Non
     """
     drill = four()
     drill.leave("D").round(0)
-    told = drill.leave("A").round(45_000)
-    assert told == {"B": (_t(2), None), "C": (_t(3), None)}
-    assert (drill.leader, drill.timeout_ms) == ("B", T1 - 45_000)
-    assert drill.listed("lost") == _t(1, 4)
-    told = drill.round(T1)
-    assert told == {"B": (_t(1, 2), None), "C": (_t(3, 4), None)}
+    assert said(drill.leave("A"), 45_000) == ("B(T2) C(T3)", T1 - 45_000)
+    assert (drill.leader, drill.listed("lost")) == ("B", _t(1, 4))
+    assert said(drill, T1) == ("B(T1,T2) C(T3,T4)", 0)
 
 
 def test_leader_when_new_to_the_group_uses_itself_for_what_is_lost() -> None:
@@ -101,13 +99,7 @@ def test_leader_when_new_to_the_group_uses_itself_for_what_is_lost() -> None:
     """
     drill = four()
     drill.leave("A")
-    told = drill.join("E").round(1_000, leader="E")
-    assert told == {
-        "B": (_t(2), None),
-        "C": (_t(3), None),
-        "D": (_t(4), None),
-        "E": (_t(1), None),
-    }
+    assert said(drill.join("E"), 1_000, leader="E") == ("B(T2) C(T3) D(T4) E(T1)", 0)
 
 
 def test_leader_when_new_to_the_group_and_needless_waits_for_as_long_as_the_others_know() -> None:
@@ -131,7 +123,7 @@ def test_first_member_when_it_joins_starts_at_once() -> None:
     """Design II, "First member": "the leader can immediately assign topic partitions"."""
     drill = Drill(policy=DeferredPolicy())
     drill.join("A")
-    assert (drill.round(0), drill.timeout_ms) == ({"A": (_t(1, 2, 3, 4), None)}, 0)
+    assert said(drill, 0) == ("A(T1,T2,T3,T4)", 0)
 
 
 def test_first_member_when_it_is_to_wait_lets_others_join() -> None:
@@ -141,19 +133,13 @@ def test_first_member_when_it_is_to_wait_lets_others_join() -> None:
     """
     drill = Drill(policy=DeferredPolicy(initial_delay_ms=3_000))
     drill.join("A")
-    assert (drill.round(0), drill.timeout_ms) == ({"A": (NOTHING, None)}, 3_000)
-    assert (drill.listed("waiting_for_members"), drill.listed("created")) == (
-        _t(1, 2, 3, 4),
-        NOTHING,
-    )
-    told = drill.join("B").round(1_000)
-    assert (told, drill.timeout_ms) == ({"A": (NOTHING, None), "B": (NOTHING, None)}, 2_000)
-    drill.leave("A")
-    told = drill.join("C").round(2_500, leader="C")
-    assert (told, drill.timeout_ms) == ({"B": (NOTHING, None), "C": (NOTHING, None)}, 500)
-    told = drill.round(3_000)
-    assert told == {"B": (_t(1, 3), None), "C": (_t(2, 4), None)}
-    assert (drill.timeout_ms, drill.listed("created")) == (0, _t(1, 2, 3, 4))
+    assert said(drill, 0) == ("A()", 3_000)
+    assert drill.listed("waiting_for_members") == _t(1, 2, 3, 4)
+    assert drill.listed("created") == NOTHING
+    assert said(drill.join("B"), 1_000) == ("A() B()", 2_000)
+    assert said(drill.leave("A").join("C"), 2_500, leader="C") == ("B() C()", 500)
+    assert said(drill, 3_000) == ("B(T1,T3) C(T2,T4)", 0)
+    assert drill.listed("created") == _t(1, 2, 3, 4)
 
 
 def test_additional_member_when_it_joins_is_served_at_once() -> None:
@@ -165,15 +151,9 @@ def test_additional_member_when_it_joins_is_served_at_once() -> None:
     """
     drill = Drill(policy=DeferredPolicy())
     drill.settle(A=[1, 4], B=[2], C=[3])
-    drill.join("D")
-    assert drill.round(1) == {
-        "A": (_t(1), _t(4)),
-        "B": (_t(2), NOTHING),
-        "C": (_t(3), NOTHING),
-        "D": (NOTHING, NOTHING),
-    }
-    assert drill.timeout_ms == 0
-    assert drill.round(2) == THREE_WAIT | {"D": (_t(4), None)}
+    told = said(drill.join("D"), 1)
+    assert told == ("A(T1,revoked:T4) B(T2,revoked:) C(T3,revoked:) D(revoked:)", 0)
+    assert said(drill, 2) == (f"{THREE_WAIT} D(T4)", 0)
 
 
 def test_rolling_bounce_moves_nothing() -> None:

@@ -47,14 +47,7 @@ from coopgroup.protocol import (
 )
 from coopgroup.telemetry import RoundDecided, RoundRefused
 from tests.support.driven_session import THREE, DrivenSession
-from tests.support.members import (
-    EVERY_STATE,
-    KEEPING,
-    joined,
-    joining,
-    rejoining,
-    stable,
-)
+from tests.support.members import EVERY_STATE, KEEPING, joined, joining, rejoining, stable
 
 NOW_MS = 10_000
 

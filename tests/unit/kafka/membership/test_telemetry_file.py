@@ -63,8 +63,11 @@ def numbers(*paths: Path) -> list[int]:
 
 
 @contextmanager
-def opened(path: Path, warned: Warned | None = None, /, **limits: int) -> Iterator[TelemetryFile]:
-    file = TelemetryFile(path, FileLimits(**limits), Warned() if warned is None else warned)
+def opened(
+    path: Path, warned: Warned | None = None, /, capacity: int = 10_000, **limits: int
+) -> Iterator[TelemetryFile]:
+    told = Warned() if warned is None else warned
+    file = TelemetryFile(path, FileLimits(**limits), told, capacity=capacity)
     try:
         yield file
     finally:
@@ -86,7 +89,7 @@ def test_disk_that_hangs_holds_up_no_thread_that_writes_telemetry(
     """Heartbeats continue, and the consumer can be closed."""
     warned, path = Warned(), tmp_path / "t.jsonl"
     hand.is_held = lambda _: True
-    with opened(path, warned, queue_records=10) as file:
+    with opened(path, warned, capacity=10) as file:
         put(file, *range(100))
         assert file.dropped == 90
     assert [one["path"] for one in warned.fields("telemetry_file_hangs")] == [str(path)]
@@ -120,7 +123,7 @@ def test_writing_starts_again_when_the_disk_has_room(
     warned = Warned()
     path = tmp_path / "t.jsonl"
     disk = Disk(monkeypatch, 250)
-    with opened(path, warned, queue_records=6) as file:
+    with opened(path, warned, capacity=6) as file:
         put(file, *range(5))
         hand.advance(0.3)
         assert disk.refused == 2

@@ -3,10 +3,14 @@
 import json
 import logging
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import attrs
 import pytest
+import structlog
+from structlog.typing import EventDict
 
 from coopgroup.core.member import Action
 from coopgroup.core.model import ResourceSet
@@ -75,14 +79,15 @@ def test_write_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The handler interrupts the same thread in the middle of `write`."""
-    sink = TelemetrySink("g", str(path))
-    write_soon = TelemetryFile._write_soon  # noqa: SLF001 -- the moment at which the lock is held
+    wake = TelemetryFile._wake  # noqa: SLF001 -- the moment at which the lock is held
 
-    def write_and_close(file: TelemetryFile) -> None:
-        write_soon(file)
+    def wake_and_close(file: TelemetryFile) -> bool:
+        is_awake = wake(file)
         sink.close()
+        return is_awake
 
-    monkeypatch.setattr(TelemetryFile, "_write_soon", write_and_close)
+    monkeypatch.setattr(TelemetryFile, "_wake", wake_and_close)
+    sink = TelemetrySink("g", str(path))
     writer = threading.Thread(target=write, args=(sink, STARTED), daemon=True)
     writer.start()
     writer.join(WAIT_S)
@@ -138,13 +143,74 @@ def test_logged_records_have_their_fields_in_words_and_as_attributes(
 ) -> None:
     """Sets are counted; a name that `logging` takes gets an underscore."""
     with caplog.at_level(logging.INFO, logger="coopgroup"):
-        write(TelemetrySink("g"), STARTED)
-        TelemetrySink("g").warn("topics_unavailable", error="no broker", name="taken")
+        sink = TelemetrySink("g", client_id="c")
+        write(sink, STARTED)
+        sink.warn("topics_unavailable", error="no broker", name="taken")
     first, second = caplog.records
-    for part in ("resources_started", "resources=3", "group=g", "member=m-1", "generation=7"):
-        assert part in first.getMessage()
-    for part in ("topics_unavailable", "error='no broker'", "group=g"):
-        assert part in second.getMessage()
-    fields = ("event", "group", "member", "generation", "resources")
-    assert [vars(first)[name] for name in fields] == ["resources_started", "g", "m-1", 7, 3]
+    assert first.getMessage() == "resources_started group=g member=m-1 generation=7 resources=3"
+    assert second.getMessage() == (
+        "topics_unavailable group=g member=m-1 error='no broker' name=taken"
+    )
+    fields = ("event", "group", "client", "member", "generation", "resources")
+    assert [vars(first)[name] for name in fields] == ["resources_started", "g", "c", "m-1", 7, 3]
     assert (vars(second)["name_"], second.name) == ("taken", "coopgroup")
+
+
+@pytest.fixture
+def events() -> Iterator[list[EventDict]]:
+    """The events in the pipeline of an application that has configured structlog."""
+    heard: list[EventDict] = []
+
+    def hear(_logger: object, method: str, event: EventDict) -> NoReturn:
+        heard.append({**event, "level": method})
+        if event.get("error") == "of the pipeline":
+            raise ZeroDivisionError
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[hear])
+    yield heard
+    structlog.reset_defaults()
+
+
+def test_application_with_structlog_gets_events_with_fields_and_context(
+    events: list[EventDict], caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = TelemetrySink("g", client_id="c")
+    sink.warn("bell_unavailable", topic="bell", name="a field")
+    with caplog.at_level(logging.DEBUG, logger="coopgroup"):
+        write(sink, STARTED)
+        write(sink, StateChanged(before="a", after="b", cause="c d"))
+    known = {"group": "g", "client": "c", "member": "m-1", "generation": 7}
+    assert events == [
+        {
+            "group": "g",
+            "client": "c",
+            "member": "",
+            "event": "bell_unavailable",
+            "level": "warning",
+            "topic": "bell",
+            "name": "a field",
+        },
+        {**known, "event": "resources_started", "level": "info", "resources": 3},
+        {
+            **known,
+            "event": "state_changed",
+            "level": "debug",
+            "before": "a",
+            "after": "b",
+            "cause": "c d",
+        },
+    ]
+    assert caplog.records == []
+
+
+def test_pipeline_that_raises_costs_its_event_only(events: list[EventDict]) -> None:
+    sink = TelemetrySink("g", listener=lambda envelope: heard.append(envelope.record))
+    heard: list[Record] = []
+    failed = CommitFailed(resources=ResourceSet(), error="of the pipeline")
+    sink.warn("internal_error", error="of the pipeline")
+    write(sink, failed)
+    assert ([one["event"] for one in events], heard) == (
+        ["internal_error", "commit_failed"],
+        [failed],
+    )

@@ -153,6 +153,22 @@ def test_record_that_is_too_large_is_dropped_alone(host: Host) -> None:
     assert host.warnings[0][1]["error"] == "MESSAGE_TOO_LARGE"
 
 
+def test_record_that_cannot_be_encoded_is_dropped_alone(host: Host) -> None:
+    topic = host.topic(1)
+    topic.put(evolve(envelope(2), at_ms=cast("int", object())))
+    host.put(topic, 3)
+    host.transport.run()
+    host.transport.answer(FindPartition, FOUND)
+    taken: list[int] = []
+    while host.transport.requests:
+        taken += host.sent()
+        host.transport.answer(Produce, TAKEN)
+    assert taken == [1, 3]
+    ((event, fields), dropped_one) = host.warnings
+    assert (event, dropped_one) == ("telemetry_topic_not_written", dropped(1))
+    assert "not JSON serializable" in fields["error"]
+
+
 def test_finish_does_not_wait_for_more_records(host: Host) -> None:
     """It sends at once what waits, and waits for the answer."""
     topic = host.topic(1)

@@ -6,11 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from coopgroup.pipeline.advice.choose import (
-    Advice,
-    advise,
-    sampled,
-)
+from coopgroup.pipeline.advice.choose import Advice, advise, sampled
 from coopgroup.pipeline.advice.cost import MoveCost, deferred, with_warmups
 from coopgroup.pipeline.advice.history import Episode, Observed
 from coopgroup.pipeline.errors import PipelineError

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 from coopgroup.core.policies.registry import create_policy
-from coopgroup.pipeline.advice.cost import (
-    MoveCost,
-    deferred,
-    estimated_s,
-    with_rations,
-)
+from coopgroup.pipeline.advice.cost import MoveCost, deferred, estimated_s, with_rations
 from coopgroup.pipeline.advice.history import Absence, Episode
 from coopgroup.simulator.scenario import Choice, How
 from tests.unit.pipeline.return_times import FAMILIES, Cells, history, on_grid

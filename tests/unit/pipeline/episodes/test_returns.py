@@ -45,70 +45,48 @@ def returns(*states: tuple[int, str]) -> Found:
 
 
 NEVER = ("never", None)
-HOUR_MS = RETURN_MS_MAX
 
 
-@pytest.mark.parametrize(
-    ("states", "expected"),
-    [
-        pytest.param(
-            [(1, "a@h k@k"), (2, "k@k"), (3, "k@k b@h")],
-            {"a": ("client_and_host", "b")},
-            id="the same client and host returns to a smaller group",
-        ),
-        pytest.param(
-            [(1, "a@h k@k"), (2, "k@k"), (3, "k@k b@other")], {"a": NEVER}, id="another host"
-        ),
-        pytest.param(
-            [(1, "a@h k@k"), (2, "b@h k@k")], {"a": NEVER}, id="the group was never smaller"
-        ),
-        pytest.param(
-            [(1, "a@h k@k"), (2, "a@h k@k b@h"), (3, "k@k b@h")],
-            {"a": NEVER},
-            id="the newcomer joined before the other left",
-        ),
-        pytest.param(
-            [(1, "a@h k@k"), (2, "b@h k@k"), (3, "k@k"), (4, "c@h k@k")],
-            {"a": NEVER, "b": ("client_and_host", "c")},
-            id="a newcomer ends the absence whose place it takes",
-        ),
-        pytest.param(
-            [(1, "a@h k@k"), (2, "k@k"), (2 + HOUR_MS, "k@k b@h")],
-            {"a": ("client_and_host", "b")},
-            id="an hour is short enough",
-        ),
-        pytest.param(
-            [(1, "a@h k@k"), (2, "k@k"), (3 + HOUR_MS, "k@k b@h")], {"a": NEVER}, id="but no more"
-        ),
-        pytest.param(
-            [(1, "a@h/s k@k"), (2, "k@k"), (3 + 9 * HOUR_MS, "k@k b@other/s")],
-            {"a": ("static_id", "b")},
-            id="a static id has no limit, and may have another host",
-        ),
-        pytest.param(
-            [(1, "a@h=pod-1 k@k"), (2, "k@k b@h=pod-1")],
-            {"a": ("telemetry", "b")},
-            id="a name in telemetry is a proof",
-        ),
-        pytest.param(
-            [(1, "a@h=pod-1 k@k"), (2, "k@k"), (3, "k@k b@h=pod-2")],
-            {"a": NEVER},
-            id="another name in telemetry proves another process",
-        ),
-        pytest.param(
-            [(1, "a@h/s k@k"), (2, "k@k"), (3, "k@k b@h")],
-            {"a": NEVER},
-            id="a static member does not return as a dynamic one",
-        ),
-        pytest.param(
-            [(1, "a@h b@h k@k"), (2, "b@h k@k"), (3, "k@k"), (4, "c@h k@k"), (5, "c@h d@h k@k")],
-            {"a": ("client_and_host", "c"), "b": ("client_and_host", "d")},
-            id="the first of two twins returns first",
-        ),
-    ],
-)
-def test_returns(states: list[tuple[int, str]], expected: Found) -> None:
-    assert returns(*states) == expected
+CASES = {
+    "the same client and host returns to a smaller group": (
+        "1 a@h k@k, 2 k@k, 3 k@k b@h -> a client_and_host b"
+    ),
+    "another host": "1 a@h k@k, 2 k@k, 3 k@k b@other -> a never",
+    "the group was never smaller": "1 a@h k@k, 2 b@h k@k -> a never",
+    "the newcomer joined before the other left": ("1 a@h k@k, 2 a@h k@k b@h, 3 k@k b@h -> a never"),
+    "a newcomer ends the absence whose place it takes": (
+        "1 a@h k@k, 2 b@h k@k, 3 k@k, 4 c@h k@k -> a never, b client_and_host c"
+    ),
+    "an hour is short enough": (
+        f"1 a@h k@k, 2 k@k, {2 + RETURN_MS_MAX} k@k b@h -> a client_and_host b"
+    ),
+    "but no more": f"1 a@h k@k, 2 k@k, {3 + RETURN_MS_MAX} k@k b@h -> a never",
+    "a static id has no limit, and may have another host": (
+        f"1 a@h/s k@k, 2 k@k, {9 * RETURN_MS_MAX} k@k b@other/s -> a static_id b"
+    ),
+    "a name in telemetry is a proof": "1 a@h=pod-1 k@k, 2 k@k b@h=pod-1 -> a telemetry b",
+    "another name in telemetry proves another process": (
+        "1 a@h=pod-1 k@k, 2 k@k, 3 k@k b@h=pod-2 -> a never"
+    ),
+    "a static member does not return as a dynamic one": (
+        "1 a@h/s k@k, 2 k@k, 3 k@k b@h -> a never"
+    ),
+    "the first of two twins returns first": (
+        "1 a@h b@h k@k, 2 b@h k@k, 3 k@k, 4 c@h k@k, 5 c@h d@h k@k"
+        " -> a client_and_host c, b client_and_host d"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_returns(case: str) -> None:
+    """Times in ms and members of each state; then the proof and the new id of who was gone."""
+    states, expected = case.split(" -> ")
+    steps = [state.split(maxsplit=1) for state in states.split(", ")]
+    found = returns(*((int(at_ms), members) for at_ms, members in steps))
+    assert [" ".join(filter(None, [gone, *found[gone]])) for gone in sorted(found)] == [
+        *expected.split(", ")
+    ]
 
 
 @pytest.mark.parametrize("hosts", [1, 6, 7])

@@ -5,12 +5,7 @@ import json
 import pytest
 
 from coopgroup.pipeline.sweep.grid import Cell, Grid, Sweep, SweptScenario, cells_of
-from coopgroup.pipeline.sweep.run import (
-    first_of_each_kind,
-    kind_of,
-    play_cell,
-    tasks_of,
-)
+from coopgroup.pipeline.sweep.run import first_of_each_kind, kind_of, play_cell, tasks_of
 from coopgroup.simulator.comparison import MEASURES
 from coopgroup.simulator.run import simulate
 from coopgroup.simulator.scenario import Choice

@@ -6,10 +6,7 @@
 from uuid import UUID
 
 from coopgroup.core.member import ErrorCode
-from coopgroup.core.model.group_api import (
-    JoinGroupAnswer,
-    SyncGroupAnswer,
-)
+from coopgroup.core.model.group_api import JoinGroupAnswer, SyncGroupAnswer
 from coopgroup.simulator.coordinator import CoordinatorSettings, GroupState
 from tests.support.group_requests import (
     REBALANCE_MS,

@@ -14,6 +14,7 @@ from coopgroup.telemetry import (
     StopReason,
 )
 from tests.support.group_requests import REBALANCE_MS
+from tests.support.reports import reports
 from tests.support.simulated import quiet_group
 
 HEAVY = ResourceSet({"T": [1, 3]})
@@ -30,24 +31,17 @@ def with_heavy_resources(stop_ms: int = 0, restore_ms: int = 0) -> Simulation:
 
 
 def stops(group: Simulation) -> list[tuple[int, ResourcesStopped]]:
-    telemetry = group.world.telemetry
-    return [
-        (one.at_ms, one.record) for one in telemetry if isinstance(one.record, ResourcesStopped)
-    ]
+    found = reports(group.world.telemetry, ResourcesStopped)
+    return [(one.at_ms, record) for one, record in found]
 
 
 def test_light_resources_do_not_wait_for_heavy_ones_to_be_restored() -> None:
     group = with_heavy_resources(restore_ms=300)
     group.start("a", ("T",))
     group.run(1_000)
-    begins = [
-        (one.at_ms, one.record.resources)
-        for one in group.world.telemetry
-        if isinstance(one.record, ResourcesStarted)
-    ]
-    (light_ms, light), (heavy_ms, heavy) = begins
-    assert (light & HEAVY, heavy) == (ResourceSet(), HEAVY)
-    assert heavy_ms - light_ms == 300
+    (first, light), (second, heavy) = reports(group.world.telemetry, ResourcesStarted)
+    assert (light.resources & HEAVY, heavy.resources) == (ResourceSet(), HEAVY)
+    assert second.at_ms - first.at_ms == 300
 
 
 def test_what_takes_too_long_to_stop_is_lost_and_given_up() -> None:
@@ -74,14 +68,11 @@ def test_offsets_are_committed_before_a_resource_is_given_up() -> None:
     group.start("b", ("T",))
     assert group.run_until_rest(5_000, 200)
     (stopped_ms, stopped) = stops(group)[0]
-    (committed,) = [
-        one for one in group.world.telemetry if isinstance(one.record, OffsetsCommitted)
-    ]
-    assert isinstance(committed.record, OffsetsCommitted)
-    assert committed.record.resources == stopped.resources
-    assert committed.at_ms <= stopped_ms
+    ((one, committed),) = reports(group.world.telemetry, OffsetsCommitted)
+    assert committed.resources == stopped.resources
+    assert one.at_ms <= stopped_ms
     began_ms = stopped_ms - stopped.duration_ms
-    assert committed.record.offsets[0] >= began_ms * 50 // 1_000 - 1
+    assert committed.offsets[0] >= began_ms * 50 // 1_000 - 1
 
 
 def test_late_commit_of_a_resource_that_another_member_owns_is_refused() -> None:
@@ -93,10 +84,8 @@ def test_late_commit_of_a_resource_that_another_member_owns_is_refused() -> None
     assert group.run_until_rest(5_000, 200)
     group.run(300)
     ((_, stop),) = stops(group)
-    failed = [one.record for one in group.world.telemetry if isinstance(one.record, CommitFailed)]
-    assert [(one.resources, one.error) for one in failed] == [
-        (stop.resources, "ILLEGAL_GENERATION")
-    ]
+    ((_, failed),) = reports(group.world.telemetry, CommitFailed)
+    assert (failed.resources, failed.error) == (stop.resources, "ILLEGAL_GENERATION")
     assert list(check_instants(group.world.telemetry, stop_max_ms=REBALANCE_MS)) == []
 
 

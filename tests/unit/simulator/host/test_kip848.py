@@ -5,6 +5,7 @@ import pytest
 from coopgroup.simulator.run import Run, simulate
 from coopgroup.simulator.scenario.file import parse_scenario
 from coopgroup.telemetry import AssigningMoved, OffsetsCommitted, ResourcesStarted
+from tests.support.reports import reports
 
 BOUNCE = """
 duration_ms = 100_000
@@ -74,16 +75,13 @@ def test_group_of_kip_848_moves_to_coopgroup_and_back(policy: str) -> None:
     """Partitions wait for heartbeats, and never for an owner that left."""
     run = played(BOUNCE + BACK, policy)
     assert run.violations == ()
-    moved = [
-        (one.client, one.record.to_broker)
-        for one in run.telemetry
-        if isinstance(one.record, AssigningMoved)
-    ]
-    assert {"new-1", "new-2"} == {client for client, _ in moved}
-    assert [to_broker for client, to_broker in moved if client == "new-1"] == [True, False, True]
-    worked = {one.client for one in run.telemetry if isinstance(one.record, ResourcesStarted)}
+    moved = reports(run.telemetry, AssigningMoved)
+    assert {one.client for one, _ in moved} == {"new-1", "new-2"}
+    moves = [record.to_broker for one, record in moved if one.client == "new-1"]
+    assert moves == [True, False, True]
+    worked = {one.client for one, _ in reports(run.telemetry, ResourcesStarted)}
     assert worked == {"old-1", "old-2", "new-1", "new-2"}
-    committed = [one.member for one in run.telemetry if isinstance(one.record, OffsetsCommitted)]
+    committed = [one.member for one, _ in reports(run.telemetry, OffsetsCommitted)]
     assert any(member.startswith("old-1") for member in committed)
     assert run.measures.worst_outage_ms < NEWEST_BEAT_MS
 

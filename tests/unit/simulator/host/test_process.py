@@ -10,8 +10,7 @@ from coopgroup.core.member import MemberState
 from coopgroup.core.model import NOBODY, GroupSnapshot, ResourceSet
 from coopgroup.core.model.resource_set import Int32Array
 from coopgroup.core.policies.base import Offer, RoundContext, StagedRound
-from coopgroup.policies import DeferredPolicy, SimplePolicy
-from coopgroup.simulator.simulation import Simulation
+from coopgroup.policies import SimplePolicy
 from coopgroup.simulator.world.load import Load
 from coopgroup.telemetry import (
     MembershipLost,
@@ -20,9 +19,9 @@ from coopgroup.telemetry import (
     ProcessResumed,
     ResourcesStopped,
     RoundDecided,
-    RoundRefused,
 )
 from tests.support.group_requests import SESSION_MS
+from tests.support.reports import reports
 from tests.support.simulated import quiet_group
 
 
@@ -53,27 +52,10 @@ def test_process_when_closed_commits_leaves_and_ends() -> None:
     group.run(100)
     assert not process.alive
     assert process.state is MemberState.UNSUBSCRIBED
-    ends = [
-        one.record.cause for one in group.world.telemetry if isinstance(one.record, ProcessEnded)
-    ]
-    assert ends == ["closed"]
+    ((_, end),) = reports(group.world.telemetry, ProcessEnded)
+    assert end.cause == "closed"
     group.run(SESSION_MS // 2)
     assert len(other.application.working) == 4
-
-
-def test_leader_whose_first_round_was_refused_waits_for_more_members() -> None:
-    group = quiet_group()
-    group.run_settings.policy = DeferredPolicy(initial_delay_ms=2_000)
-    group.run_settings.no_metadata = 1.0
-    first = group.start("a", ("T",))
-    group.run(400)
-    assert any(isinstance(one.record, RoundRefused) for one in group.world.telemetry)
-    group.run_settings.no_metadata = 0.0
-    group.run(1_500)
-    assert not first.application.owned
-    second = group.start("b", ("T",))
-    assert group.run_until_rest(9_000, 200)
-    assert len(first.application.working) == len(second.application.working) == 2
 
 
 def test_leader_decides_all_rounds_of_a_rebalance_with_the_same_lags(
@@ -91,15 +73,11 @@ def test_leader_decides_all_rounds_of_a_rebalance_with_the_same_lags(
     group.run_settings.assignor = LagAwareAssignor()
     group.start("a", ("T",))
     assert group.run_until_rest(5_000, 200)
-    rounds, before = rounds_of(group), len(looks)
+    rounds, before = len(reports(group.world.telemetry, RoundDecided)), len(looks)
     group.start("b", ("T",))
     assert group.run_until_rest(5_000, 200)
-    assert rounds_of(group) == rounds + 2
+    assert len(reports(group.world.telemetry, RoundDecided)) == rounds + 2
     assert len(looks) == before + 1
-
-
-def rounds_of(group: Simulation) -> int:
-    return sum(isinstance(one.record, RoundDecided) for one in group.world.telemetry)
 
 
 @attrs.frozen

@@ -28,24 +28,6 @@ def test_proposal_example_when_assigned_gives_the_documented_result() -> None:
     assert [int(lags[target == member].sum()) for member in (0, 1)] == [100_000, 110_000]
 
 
-def test_topics_when_there_are_several_are_each_assigned_by_themselves() -> None:
-    """Counts and lags of one topic do not affect the next: the first member starts each.
-
-    "The Lag-Aware Assignor operates on a per-topic basis."
-    """
-    group = group_of(
-        {"t": [0], "u": [0], "v": [0, 1]},
-        claim("A", topics=["t", "u", "v"]),
-        claim("B", topics=["t", "u", "v"]),
-    )
-    lags = lags_of(group, {"t": [100], "u": [100], "v": [1, 2]})
-    target = LagAwareAssignor().assign(group, lags)
-    assert by_member(group, target) == {
-        "A": {"t": [0], "u": [0], "v": [1]},
-        "B": {"v": [0]},
-    }
-
-
 def test_small_topics_when_scope_is_group_go_to_different_members() -> None:
     topics = [f"t{number}" for number in range(5)]
     group = group_of({name: [0] for name in topics}, *(claim(m, topics=topics) for m in "ABCDE"))
@@ -120,21 +102,6 @@ def test_topic_when_nobody_owns_any_of_it_is_placed_as_the_proposal_says() -> No
     lags = lags_of(group, {"t0": [100_000, 60_000, 50_000]})
     held = by_member(group, LagAwareAssignor().assign(group, lags))
     assert {member: some["t0"] for member, some in held.items()} == {"C0": [0], "C1": [1, 2]}
-
-
-def test_many_topics_when_dealt_as_a_table_are_each_dealt_as_if_alone() -> None:
-    names = [f"t{number:02}" for number in range(40)]
-    sizes = {name: range(1 + 3 * place % 29) for place, name in enumerate(names)}
-    members = [claim(member, topics=names) for member in "ABCD"]
-    together = group_of(sizes, *members)
-    lags = np.random.default_rng(3).integers(0, 50, len(together.resources))
-    whole = by_member(together, LagAwareAssignor().assign(together, lags))
-    for place, name in enumerate(names):
-        alone = group_of({name: sizes[name]}, *members)
-        start, end = together.resources.starts[place : place + 2]
-        target = LagAwareAssignor().assign(alone, lags[start:end])
-        expected = {member: held.get(name) for member, held in by_member(alone, target).items()}
-        assert {member: held.get(name) for member, held in whole.items()} == expected
 
 
 # --- topics with no more partitions than subscribers: a member has at most one of each ------------

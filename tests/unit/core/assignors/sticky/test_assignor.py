@@ -5,11 +5,7 @@ import pytest
 from coopgroup.assignors import Assignor, CooperativeStickyAssignor, StickyAssignor
 from coopgroup.core.assignors import quotas
 from coopgroup.core.model import GroupSnapshot
-from tests.support.checkers import (
-    check_balanced,
-    check_each_resource_once,
-    unfair_holders,
-)
+from tests.support.checkers import check_balanced, check_each_resource_once, unfair_holders
 from tests.support.groups import by_member, claim, group_of, no_lags
 
 Held = dict[str, dict[str, list[int]]]
@@ -62,16 +58,6 @@ def test_long_chain_when_sweeps_run_out_still_has_a_valid_target(
     assert unfair_holders(group, early) != {}
     monkeypatch.undo()
     check_balanced(group, StickyAssignor().assign(group, no_lags(group)))
-
-
-@pytest.mark.parametrize(
-    "group",
-    [group_of({"t": [0, 1]}), group_of({}, claim("A")), group_of({"t": [0]}, claim("A"))],
-    ids=["no members", "no resources", "no subscriber"],
-)
-def test_group_when_nothing_can_be_placed_gets_a_target_of_nobodies(group: GroupSnapshot) -> None:
-    target = StickyAssignor().assign(group, no_lags(group))
-    assert target.tolist() == [-1] * len(group.resources)
 
 
 def test_cooperative_sticky_when_compared_has_the_same_target() -> None:

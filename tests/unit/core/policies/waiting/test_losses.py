@@ -7,11 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from coopgroup.core.model import NO_LOSS, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.core.model import NO_LOSS, ResourceSet
 from coopgroup.core.policies.base import RoundContext
 from coopgroup.core.policies.unclaimed import find_unclaimed
 from coopgroup.core.policies.waiting.cases import find_cases
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy
+from tests.support.groups import claim, group_of
 from tests.support.groups import indices_of_t as _t
 from tests.support.policy_drill import T1, Drill, four, steady
 
@@ -261,17 +262,10 @@ def test_loss_of_a_stranger_waits_for_what_members_know_of_losses(
     known: list[tuple[int | None, int | None]], expected_ms: int
 ) -> None:
     claims = [
-        MemberClaim(
-            member_id=f"m{number}",
-            topics=("T",),
-            owned=ResourceSet({"T": [number]}),
-            generation=3,
-            remaining_delay_ms=delay_ms,
-            remaining_loss_ms=loss_ms,
-        )
-        for number, (delay_ms, loss_ms) in enumerate(known)
+        claim(f"m{at}", _t(at), remaining_delay_ms=delay_ms, remaining_loss_ms=loss_ms)
+        for at, (delay_ms, loss_ms) in enumerate(known)
     ]
-    group = resolve_claims(claims, ResourceSet({"T": range(5)}))
-    context = RoundContext(leader_id="m0", generation=3, now_ms=1_000, state=None)
+    group = group_of({"T": range(5)}, *claims)
+    context = RoundContext(leader_id="m0", generation=1, now_ms=1_000, state=None)
     cases = find_cases(group, context, find_unclaimed(group, context), DELAY_MS)
     assert [loss.deadline_ms for loss in cases.losses] == [1_000 + expected_ms]

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from coopgroup.core.model import MemberClaim, ResourceSet, resolve_claims
+from coopgroup.core.model import ResourceSet, resolve_claims
 from coopgroup.core.policies.base import Policy
 from coopgroup.core.policies.warming.bundles import Bundles, bundles_of
 from coopgroup.policies import DeferredPolicy, SimplePolicy, Warmup
+from tests.support.groups import claim, group_of
 from tests.support.warm_group import WarmGroup
 
 BOTH = ("orders", "payments")
@@ -33,14 +34,9 @@ def bundles(
     warm: ResourceSet | None = None,
     subscriptions: dict[str, tuple[str, ...]] | None = None,
 ) -> Bundles | None:
+    topics_of = subscriptions or {}
     claims = [
-        MemberClaim(
-            member_id=name,
-            topics=(subscriptions or {}).get(name, BOTH),
-            owned=one,
-            generation=1,
-            warm=warm,
-        )
+        claim(name, one.to_dict(), topics=topics_of.get(name, BOTH), warm=warm)
         for name, one in owned.items()
     ]
     return bundles_of(resolve_claims(claims, existing), TOGETHER)
@@ -71,17 +67,13 @@ def test_topics_of_which_a_member_subscribes_to_one_have_no_bundles() -> None:
 
 
 def test_bundle_belongs_to_the_owner_of_most_parts_and_a_tie_to_that_of_the_first() -> None:
-    three = ResourceSet({"a": [0], "b": [0], "c": [0]})
-    parts = [ResourceSet({name: [0]}) for name in "abc"]
-    claims = [
-        MemberClaim(member_id="m", topics=tuple("abc"), owned=parts[0], generation=1),
-        MemberClaim(member_id="n", topics=tuple("abc"), owned=parts[1] | parts[2], generation=1),
-    ]
-    most = bundles_of(resolve_claims(claims, three), [tuple("abc")])
+    claims = claim("m", {"a": [0]}, topics="abc"), claim("n", {"b": [0], "c": [0]}, topics="abc")
+    three = group_of({"a": [0], "b": [0], "c": [0]}, *claims)
+    most = bundles_of(three, [tuple("abc")])
     assert most is not None
     assert most.group.owner.tolist() == [1]
     assert most.are_split
-    tie = bundles_of(resolve_claims(claims, three), [("a", "b")])
+    tie = bundles_of(three, [("a", "b")])
     assert tie is not None
     assert tie.group.owner.tolist() == [0, 1]
 
@@ -136,9 +128,9 @@ def test_part_that_stops_late_holds_back_its_bundle() -> None:
 
 
 def test_bundle_has_the_racks_of_its_first_part() -> None:
-    claims = [MemberClaim(member_id="a", topics=BOTH, generation=1)]
     racks = {"orders": {0: ["r1"], 1: ["r2", "r3"]}, "payments": {1: ["r1"], 2: ["r3", "r1"]}}
-    found = bundles_of(resolve_claims(claims, topics(2, 3), racks), TOGETHER)
+    group = resolve_claims([claim("a", topics=BOTH)], topics(2, 3), racks)
+    found = bundles_of(group, TOGETHER)
     assert found is not None
     kept = found.group.replica_racks
     assert kept is not None

@@ -5,41 +5,29 @@ import numpy as np
 import pytest
 
 from coopgroup.core.model import (
+    EMPTY,
     GroupSnapshot,
-    MemberClaim,
     ResourceSet,
     RoundPlan,
     plan_that_moves_nothing,
-    resolve_claims,
 )
 from coopgroup.policies import Warmup, violations
+from tests.support.groups import claim, group_of
 
 LIMITS = Warmup(max_concurrent=2, per_member=1)
 RESOURCES = {"T": range(4), "U": [0]}
 
 
-def _claim(
-    member_id: str, owned: list[int], warm: list[int] | None, topics: tuple[str, ...] = ("T",)
-) -> MemberClaim:
-    return MemberClaim(
-        member_id=member_id,
-        topics=topics,
-        owned=ResourceSet({"T": owned}),
-        generation=1,
-        warm=None if warm is None else ResourceSet({"T": warm}),
-    )
-
-
 def _group() -> GroupSnapshot:
     """A, B and C take part; C is warm for T0, and D takes no part. T4 no longer exists."""
-    claims = (
-        _claim("A", [0, 1, 2, 3, 4], []),
-        _claim("B", [], []),
-        _claim("C", [], [0]),
-        _claim("D", [], None),
-        _claim("E", [], [], topics=("U",)),
+    return group_of(
+        RESOURCES,
+        claim("A", {"T": range(5)}, warm=EMPTY),
+        claim("B", warm=EMPTY),
+        claim("C", warm=ResourceSet({"T": [0]})),
+        claim("D"),
+        claim("E", topics="U", warm=EMPTY),
     )
-    return resolve_claims(claims, ResourceSet(RESOURCES))
 
 
 def _plan(group: GroupSnapshot, *pairs: tuple[int, int]) -> RoundPlan:
