@@ -32,8 +32,8 @@ nitpick_ignore_regex = [(r"py:.*", r"(?!coopgroup\.).*")]
 # policy to read.
 nitpick_ignore = [
     ("py:class", "coopgroup.kafka.callbacks.listener.PutOff"),
-    ("py:class", "coopgroup.health.server.Member"),
-    ("py:class", "coopgroup.health.server.Metrics"),
+    ("py:class", "coopgroup.health.Member"),
+    ("py:class", "coopgroup.health.Metrics"),
     ("py:class", "coopgroup.metrics.names.Merge"),
     ("py:class", "coopgroup.core.model.named_factories.T"),
     ("py:class", "coopgroup.core.policies.state.Given"),

@@ -35,20 +35,16 @@ def _descendants() -> list[int]:
 class CpuClock:
     """Counts CPU seconds; an ended process counts with its last reading."""
 
-    _seen: dict[int, tuple[str, int]] = field(init=False, factory=dict)
+    _seen: dict[int, int] = field(init=False, factory=dict)
 
-    def read(self) -> dict[str, float]:
-        """Return CPU seconds so far: `driver` (this process), `others`, descendants by program."""
-        own = os.getpid()
+    def read(self) -> tuple[float, float]:
+        """Return CPU seconds so far: of this process and its descendants, and of all others."""
         for pid in _descendants():
             fields = _fields(Path(f"/proc/{pid}/stat"))
             if fields:
-                name = "driver" if pid == own else _name(pid)
-                self._seen[pid] = name, sum(int(one) for one in fields[11:13])
-        found: dict[str, float] = {}
-        for name, ticks in self._seen.values():
-            found[name] = found.get(name, 0.0) + ticks / _TICKS_PER_S
-        return {**found, "others": _busy_s() - sum(found.values())}
+                self._seen[pid] = sum(int(one) for one in fields[11:13])
+        own_s = sum(self._seen.values()) / _TICKS_PER_S
+        return own_s, _busy_s() - own_s
 
 
 def peaks_mb() -> dict[str, int]:
@@ -76,13 +72,6 @@ def _fields(path: Path) -> list[str]:
         return path.read_text().rpartition(")")[2].split()
     except OSError:
         return []
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return "ended"
 
 
 def _busy_s() -> float:

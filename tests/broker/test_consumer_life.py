@@ -1,4 +1,4 @@
-"""Subscribe, unsubscribe and close, also in the middle of a round."""
+"""Close without a broker, and no close at all."""
 
 import json
 import subprocess
@@ -28,32 +28,6 @@ def _seconds_to_close(consumer: CooperativeConsumer) -> float:
     began = time.monotonic()
     consumer.close()
     return time.monotonic() - began
-
-
-def test_the_new_list_counts_when_it_is_subscribed_to_while_running(
-    kafka_cluster: KafkaCluster, tmp_path: Path
-) -> None:
-    """Partitions in both lists stay without a callback; the others are revoked or assigned."""
-    stays, goes, comes = unique("stays"), unique("goes"), unique("comes")
-    for topic in (stays, goes, comes):
-        kafka_cluster.create_topic(topic, 2)
-    heard: list[tuple[str, set[str]]] = []
-    with Crew(kafka_cluster, tmp_path) as crew:
-        consumer = crew.add("a")
-
-        def subscribe(*topics: str) -> None:
-            consumer.subscribe(
-                list(topics),
-                on_assign=lambda _, parts: heard.append(("assign", {p.topic for p in parts})),
-                on_revoke=lambda _, parts: heard.append(("revoke", {p.topic for p in parts})),
-            )
-
-        subscribe(stays, goes)
-        crew.until(lambda: crew.share((stays, 2), (goes, 2)), "the first list")
-        subscribe(stays, comes)
-        crew.until(lambda: crew.share((stays, 2), (comes, 2)), "the second list")
-        assert heard[0] == ("assign", {stays, goes})
-        assert sorted(heard[1:]) == [("assign", {comes}), ("revoke", {goes})]
 
 
 @pytest.mark.verify

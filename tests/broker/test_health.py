@@ -16,7 +16,6 @@ from coopgroup import CooperativeConsumer, CooperativeGroup
 from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.health import HealthLimits, HealthServer, serve
 from coopgroup.kafka.health import consumer_work, probe
-from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.processing import process
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import polling, produce, unique
@@ -133,17 +132,6 @@ def test_consumer_that_hears_of_no_record_turns_liveness_red(
             assert get(server.port, "livez")[0] == 200  # nothing waits
             produce(kafka_cluster, topic, [3])
             _wait_red(server, "records wait")
-
-
-def test_partition_whose_committed_offset_is_never_answered_turns_liveness_red(
-    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As after librdkafka#5586."""
-    monkeypatch.setattr(OffsetLookup, "_hear_offsets", lambda *_: None)
-    with _watched(kafka_cluster, [0], partition_s=LIMIT_S) as (consumer, server, topic):
-        consumer.subscribe([topic])
-        with polling(consumer):
-            _wait_red(server, "no committed offset")
 
 
 def test_rebalance_that_never_ends_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:

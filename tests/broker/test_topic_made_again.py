@@ -51,9 +51,13 @@ def read_with_asyncio(config: dict[str, Any], topic: str, between: Callable[[], 
 
 
 @pytest.mark.parametrize(
-    "read", [read_in_batches, pytest.param(read_with_asyncio, marks=pytest.mark.verify)]
+    ("read", "commits_before"),
+    [
+        (read_in_batches, False),
+        pytest.param(read_in_batches, True, marks=pytest.mark.verify),
+        pytest.param(read_with_asyncio, True, marks=pytest.mark.verify),
+    ],
 )
-@pytest.mark.parametrize("commits_before", [False, pytest.param(True, marks=pytest.mark.verify)])
 def test_records_of_a_topic_that_was_made_again_are_neither_lost_nor_skipped(
     kafka_cluster: KafkaCluster, read: Read, *, commits_before: bool
 ) -> None:

@@ -77,7 +77,7 @@ class Member:
         request = join(
             self.member_id,
             group_id=self.group_id,
-            session_timeout_ms=10_000,
+            session_timeout_ms=300_000,  # tools that start meanwhile take long on a busy machine
             rebalance_timeout_ms=10_000,
             protocols=(("first", b"%d" % self.generation),),  # changed: a round begins
         )

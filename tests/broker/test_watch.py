@@ -14,7 +14,7 @@ from urllib.request import urlopen
 import pytest
 from confluent_kafka import Consumer
 
-from coopgroup import CooperativeConsumer, CooperativeGroup
+from coopgroup import CooperativeConsumer
 from coopgroup.cli import app
 from coopgroup.testing import KafkaCluster
 from tests.broker.test_transport import Member
@@ -160,17 +160,3 @@ def test_group_that_does_not_exist_is_one_line(
     server = kafka_cluster.client_config()["bootstrap.servers"]
     assert app.run(["watch", "nobody", "--json", "--bootstrap-server", server]) == 2
     assert "GROUP: got 'nobody', expected a group that exists" in capsys.readouterr().err
-
-
-def test_group_of_named_resources_is_refused_in_one_line(
-    kafka_cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    group, started = unique("resources"), list[object]()
-    settings = {**kafka_cluster.client_config(), "group.id": group}
-    with CooperativeGroup(
-        settings, catalogue=[("job", 0)], start=started.append, stop=lambda _: None
-    ):
-        wait_for(lambda: started, "the resource", WAIT_S)
-        server = settings["bootstrap.servers"]
-        assert app.run(["group", "describe", group, "--bootstrap-server", server]) == 2
-    assert f"GROUP: got '{group}', expected a group of consumers" in capsys.readouterr().err

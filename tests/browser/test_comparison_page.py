@@ -9,7 +9,7 @@ import pytest
 from attrs import frozen
 
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.telemetry.lag_history import LagHistory
+from coopgroup.core.telemetry.ledger import LagHistory
 from coopgroup.report import write_comparison_page
 from coopgroup.report.palette import COLOURS, GAP
 from tests.browser.chromium import Page

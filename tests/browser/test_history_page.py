@@ -7,7 +7,7 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.telemetry.lag_history import LagHistory
+from coopgroup.core.telemetry.ledger import LagHistory
 from coopgroup.report import write_history_page
 from coopgroup.report.palette import COLOURS, GAP, UNKNOWN
 from coopgroup.telemetry import Envelope

@@ -21,8 +21,8 @@ from typing import Any, Final
 from attrs import asdict, define, field
 from confluent_kafka import Consumer, TopicPartition
 
+from coopgroup.errors import ClusterError
 from coopgroup.pipeline.topic.codec import GroupKey, OffsetKey, decode_key, decode_offset_value
-from coopgroup.testing.errors import ClusterError
 from tests.chaos.checkers import (
     Commit,
     HandOut,

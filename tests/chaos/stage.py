@@ -20,8 +20,8 @@ from typing import Final, Self
 
 from confluent_kafka.admin import AdminClient
 
+from coopgroup.errors import ClusterError
 from coopgroup.testing import KafkaCluster
-from coopgroup.testing.errors import ClusterError
 from coopgroup.testing.processes import Reaper
 from tests.chaos.cast import Life, Seat
 from tests.chaos.checkers import Violation

@@ -8,6 +8,7 @@ partitions. Then the jobs run as a user would run them, in one session of Spark.
 
 from __future__ import annotations
 
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +20,6 @@ from rich.console import Console
 from rich.table import Table
 
 from coopgroup.cli.app import run
-from coopgroup.cli.demo import terminated_as_interrupt
 from coopgroup.errors import CoopgroupError
 from coopgroup.pipeline.spark.session import LIGHT, build_session, connector_jars, require_spark
 from coopgroup.testing import KafkaCluster
@@ -73,11 +73,9 @@ def command(*, folder: Path | None, html: str | None) -> int:
 def _play(folder: Path, html: str | None) -> int:
     console = Console(stderr=False)
     jars = connector_jars()
-    with (
-        terminated_as_interrupt(),
-        ThreadPoolExecutor(1) as pool,
-        KafkaCluster() as cluster,
-    ):
+    # SIGTERM ends the demonstration like Ctrl-C, so that no process stays behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with ThreadPoolExecutor(1) as pool, KafkaCluster() as cluster:
         session = pool.submit(build_session, jars=jars, extra=LIGHT)
         cluster.create_topic(TOPIC, PARTITIONS)
         bootstrap = cluster.bootstrap_servers

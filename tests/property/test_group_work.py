@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from coopgroup.core.member.effects import GrantResources, LoseResources, RevokeResources
 from coopgroup.core.member.events import LossHandled, RevocationCompleted
 from coopgroup.core.model import Resource, ResourceSet
-from coopgroup.groups.callbacks import Callbacks
-from coopgroup.groups.work import ResourceWork, WorkLimits
+from coopgroup.groups.work import Callbacks, ResourceWork, WorkLimits
 
 RESOURCES = (Resource("a", -1), Resource("a", 0), Resource("b", 0))
 STEPS_MAX = 30

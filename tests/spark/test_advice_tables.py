@@ -11,12 +11,11 @@ from pyspark.sql import SparkSession
 
 from coopgroup.cli.pipeline.advise import command
 from coopgroup.cli.pipeline.run import _ripe
-from coopgroup.errors import CoopgroupError
+from coopgroup.errors import CoopgroupError, PipelineError
 from coopgroup.pipeline.advice import tables as advice_tables
 from coopgroup.pipeline.advice.choose import ENOUGH
 from coopgroup.pipeline.advice.cost import MoveCost
 from coopgroup.pipeline.advice.tables import history_of, move_cost_of
-from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.tables import Tables
 from coopgroup.simulator.scenario import Choice
@@ -227,10 +226,10 @@ def test_group_of_ours_at_rest_is_as_old_as_its_last_sign_and_its_leaders_tell_i
             "generations": [{"group": "g", "at_ms": 0}],
             "events": [{"group": "g", "at_ms": 8 * DAY_MS}],
             "rounds": [
-                {**led, "at_ms": 5, "scheduled_rebalance_timeout_ms": 60_000},
-                {**led, "at_ms": 6, "scheduled_rebalance_timeout_ms": 0, "lost": 0},
-                {**led, "at_ms": 7, "scheduled_rebalance_timeout_ms": 30_000},
-                {**led, "at_ms": 9, "scheduled_rebalance_timeout_ms": 12_000},
+                {**led, "at_ms": 5, "rejoin_in_ms": 60_000},
+                {**led, "at_ms": 6, "rejoin_in_ms": None, "lost": 0},
+                {**led, "at_ms": 7, "rejoin_in_ms": 30_000},
+                {**led, "at_ms": 9, "rejoin_in_ms": 12_000},
             ],
         },
     )

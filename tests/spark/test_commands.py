@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from coopgroup.cli.app import run
-from coopgroup.pipeline.errors import PipelineError
+from coopgroup.errors import PipelineError
 from coopgroup.pipeline.tables import Tables
 from coopgroup.testing import KafkaCluster
 from tests.spark.frames import rows

@@ -10,10 +10,10 @@ import pytest
 from attrs import evolve, frozen
 from pyspark.sql import functions as sql
 
+from coopgroup.errors import PipelineError
 from coopgroup.pipeline.basis import Basis
 from coopgroup.pipeline.episodes import job
 from coopgroup.pipeline.episodes.job import write_episodes
-from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.tables import Tables

@@ -12,9 +12,8 @@ from confluent_kafka.admin import AdminClient
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrameWriter
 
-from coopgroup.errors import ConfigurationError
+from coopgroup.errors import ConfigurationError, PipelineError
 from coopgroup.pipeline.ends import MOMENTS_MAX, Brokers, grid_ms, step_ms, write_ends
-from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.history import commit_records, commits_of, kafka_records
 from coopgroup.pipeline.sources import Source, check_cluster, claim_source
 from coopgroup.pipeline.tables import Tables

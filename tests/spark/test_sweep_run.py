@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from coopgroup.pipeline.errors import PipelineError
+from coopgroup.errors import PipelineError
 from coopgroup.pipeline.sweep import run as sweep_run
 from coopgroup.pipeline.sweep.grid import Cell, Sweep, cells_of, read_sweep
 from coopgroup.pipeline.sweep.run import (

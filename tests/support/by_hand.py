@@ -201,9 +201,10 @@ def _import_hosts() -> tuple[ModuleType, ...]:
 
     A module that a test imports later would keep the hand's clock after the test.
     """
-    names = [
+    names = ["coopgroup.health"]
+    names += [
         one.name
-        for host in ("kafka", "aio", "groups", "processing", "metrics", "health", "watch")
+        for host in ("kafka", "aio", "groups", "processing", "metrics", "watch")
         for one in pkgutil.walk_packages(
             importlib.import_module(f"coopgroup.{host}").__path__, f"coopgroup.{host}."
         )

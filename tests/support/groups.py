@@ -21,7 +21,7 @@ def claim(
     member_id: str,
     owned: Indices | None = None,
     *,
-    topics: Sequence[str] = ("T",),
+    topics: Iterable[str] = ("T",),
     generation: int = 1,
     **more: Any,  # noqa: ANN401 - any other field of a claim
 ) -> MemberClaim:

@@ -10,10 +10,6 @@ TIMEOUT_S = 60
 def output_of(program: str, **environment: str) -> str:
     """Run a program, which must succeed.
 
-    Args:
-        program: Python source.
-        environment: variables in addition to those of this process.
-
     Returns:
         Its output.
     """

@@ -51,12 +51,7 @@ def runs_of(seeds: Iterable[int]) -> Iterable[tuple[str, int]]:
 
 
 def hunt(mutant: Mutant, runs: Iterable[tuple[str, int]]) -> Hunt:
-    """Play runs until a run finds the bug.
-
-    Args:
-        mutant: the bug.
-        runs: kinds and seeds of the runs, at most.
-    """
+    """Play runs until a run finds the bug."""
     with broken(mutant):
         for kind, seed in runs:
             try:
@@ -93,11 +88,7 @@ def table(hunts: Sequence[Hunt]) -> str:
 
 
 def main(names: Sequence[str] = ()) -> None:
-    """Hunt for bugs with all seeds, and record the run that found each.
-
-    Args:
-        names: names of the bugs; all bugs if it is empty.
-    """
+    """Hunt for bugs with all seeds, and record the run that found each."""
     hunts = []
     for mutant in (one for one in MUTANTS if not names or one.name in names):
         hunts.append(hunt(mutant, runs_of(range(SEEDS_MAX))))

@@ -44,13 +44,7 @@ Draw: TypeAlias = Callable[["random.Random"], Chain]
 
 
 def drawn(seed: int, chance: random.Random, chains: Sequence[Draw]) -> SwarmRun:
-    """Draw a run with one of the chains.
-
-    Args:
-        seed: of the simulation.
-        chance: determines everything else.
-        chains: functions that draw a chain.
-    """
+    """Draw a run with one of the chains."""
     chain = chance.choice(chains)(chance)
     return SwarmRun(
         seed=seed,

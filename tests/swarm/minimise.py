@@ -29,11 +29,6 @@ def minimise(
 ) -> SwarmRun:
     """Return a smaller run that still fails.
 
-    Args:
-        run: a failing run.
-        fails: returns whether a run fails in the same way.
-        tries_max: maximum number of runs.
-
     Returns:
         A failing run. No single part can be removed, unless the tries ran out.
     """

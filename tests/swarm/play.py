@@ -90,12 +90,7 @@ class Played:
 
 
 def play(run: SwarmRun, *, transcript: bool = False) -> Played:
-    """Play a run to its end.
-
-    Args:
-        run: the run.
-        transcript: whether to write a transcript for people, which takes time.
-    """
+    """Play a run to its end."""
     faults = run.faults
     simulation = small_group(
         seed=run.seed,

@@ -309,12 +309,7 @@ def _check_standbys(simulation: Simulation, warmup: Warmup, end_ms: int) -> list
 def needless_losses(
     telemetry: Sequence[Envelope], disturbed: Collection[str]
 ) -> Iterator[Violation]:
-    """Report expired leases of members that could always reach the group coordinator.
-
-    Args:
-        telemetry: all records.
-        disturbed: processes that may have lost the group coordinator; "" for all processes.
-    """
+    """Report expired leases of members that could always reach the group coordinator."""
     if "" in disturbed:
         return
     for one in telemetry:

@@ -26,9 +26,6 @@ _PLAIN: Final = ("seed", "assignor", "rebalance_timeout_ms", "healed_after_ms")
 def read_run(path: Path) -> SwarmRun:
     """Read a run.
 
-    Args:
-        path: of the file.
-
     Raises:
         ConfigurationError: the file is not TOML, or has an unknown key or a wrong value.
     """
@@ -46,12 +43,7 @@ def read_run(path: Path) -> SwarmRun:
 
 
 def run_to_toml(run: SwarmRun, *, comment: str = "") -> str:
-    """Return a run as TOML, without the values that equal their defaults.
-
-    Args:
-        run: the run.
-        comment: for people, any number of lines, at the top.
-    """
+    """Return a run as TOML, without the values that equal their defaults."""
     lines = [f"# {line}".rstrip() for line in comment.splitlines()]
     lines += [f"{name} = {_value(getattr(run, name))}" for name in _PLAIN]
     if run.theirs:

@@ -212,12 +212,7 @@ class SwarmRun:
 
 
 def draw(seed: int, *, policy: Choice | None = None) -> SwarmRun:
-    """Draw a run.
-
-    Args:
-        seed: determines everything else.
-        policy: of the group, None for any.
-    """
+    """Draw a run."""
     chance = random.Random(f"swarm/{seed}")
     theme = chance.choice((*_Theme, _Theme.ANY, _Theme.WINDOW))
     drawn = _policy(chance, theme)

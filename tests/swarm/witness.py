@@ -287,11 +287,7 @@ class Witness:
     # --- what is checked at the end ---------------------------------------------------------------
 
     def fair_view(self, found: Sequence[Violation]) -> list[Violation]:
-        """Return all violations; those of two owners only if no hostile leader has made them.
-
-        Args:
-            found: violations of all other checkers.
-        """
+        """Return all violations; those of two owners only if no hostile leader has made them."""
         damage = list(self._damage())
         telemetry = self.simulation.world.telemetry
         # A coordinator that moved repeats generations. If a hostile member led one of them, no

@@ -14,9 +14,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from coopgroup.cli import app, consume, group, telemetry
 from coopgroup.cli.pipeline import advise, sql
-from coopgroup.errors import ConfigurationError
+from coopgroup.errors import ConfigurationError, PipelineError
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribedMember
-from coopgroup.pipeline.errors import PipelineError
 from coopgroup.telemetry import to_json
 from tests.unit.pipeline.advices import made_advice
 from tests.unit.report.histories import rolling_bounce

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import signature
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -14,7 +16,35 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.settings import ConsumerSettings, read_settings, refusal_of_librdkafka
 from coopgroup.kafka.config.shown_values import shown_setting
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def gathered(
+    name: str, make: Callable[..., object], *options: Callable[..., Any]
+) -> Callable[[Command], Command]:
+    """Add options to a command, which gets one value made of them.
+
+    Args:
+        name: argument of the command that gets the value.
+        make: makes it; its parameters are the options' names.
+        options: the options, in the order of the help.
+    """
+    parts = tuple(signature(make).parameters)
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def called(**given: Any) -> object:  # noqa: ANN401 - of any option
+            value = make(**{part: given.pop(part) for part in parts})
+            return command(**given, **{name: value})
+
+        found: Any = called
+        for option in reversed(options):
+            found = option(found)
+        decorated: Command = found
+        return decorated
+
+    return decorate
+
 
 bootstrap_option: Final = click.option(
     "--bootstrap-server",
@@ -26,7 +56,6 @@ bootstrap_option: Final = click.option(
 
 config_option: Final = click.option(
     "--config",
-    "settings",
     multiple=True,
     metavar="KEY=VALUE|@FILE",
     help="Key of the consumer's configuration, such as security.protocol, or a file with a line for"
@@ -34,26 +63,12 @@ config_option: Final = click.option(
 )
 
 
-def broker_options(
-    waits_for: str = "the group coordinator",
-) -> Callable[[_Command], _Command]:
-    """Add the options of `Brokers`, which get the command's arguments of these names."""
-    timeout = click.option(
-        "--timeout-ms",
-        type=click.IntRange(min=1),
-        default=10_000,
-        show_default=True,
-        help=f"How long to wait for {waits_for}.",
-    )
-    return lambda command: bootstrap_option(config_option(timeout(command)))
-
-
 @frozen(kw_only=True)
 class Brokers:
     """Brokers, and how to reach them; made of the arguments of a command."""
 
     bootstrap_server: str
-    settings: Sequence[str] = field(repr=False)
+    config: Sequence[str] = field(repr=False)
     timeout_ms: int
 
     def configuration(self, client_id: str, group_id: str | None = None) -> dict[str, Any]:
@@ -67,7 +82,7 @@ class Brokers:
             "client.id": client_id,
             "group.id": group_id or client_id,
             "log_level": 0,
-            **pairs(self.settings, "--config"),
+            **pairs(self.config, "--config"),
         }
 
     def client(self, client_id: str, group_id: str | None = None) -> ConsumerSettings:
@@ -82,6 +97,18 @@ class Brokers:
         except (KafkaException, TypeError, ValueError) as error:
             raise refusal_of_librdkafka(error, read.librdkafka) from None
         return read
+
+
+def broker_options(waits_for: str = "the group coordinator") -> Callable[[Command], Command]:
+    """Add how to reach the brokers: `brokers`."""
+    timeout = click.option(
+        "--timeout-ms",
+        type=click.IntRange(min=1),
+        default=10_000,
+        show_default=True,
+        help=f"How long to wait for {waits_for}.",
+    )
+    return gathered("brokers", Brokers, bootstrap_option, config_option, timeout)
 
 
 def pairs(given: Sequence[str], option: str) -> dict[str, str]:

@@ -56,7 +56,7 @@ def command(  # noqa: PLR0913  (one parameter for each option)
     from_beginning: bool,
     policy: str | None,
     assignor: str | None,
-    settings: Sequence[str],
+    config: Sequence[str],
     max_records: int | None,
     as_json: bool,
 ) -> int:
@@ -73,7 +73,7 @@ def command(  # noqa: PLR0913  (one parameter for each option)
         "client.id": "coopgroup-consume",
         "error_cb": complain,  # replaces librdkafka's own log
         "log_level": 0,
-        **pairs(settings, "--config"),
+        **pairs(config, "--config"),
     }
     consumer = CooperativeConsumer(
         configuration,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -43,20 +43,21 @@ def command() -> None:
     help="Required: print the next step, and change nothing. The steps themselves are restarts.",
 )
 @broker_options()
-def migrate(*, group: str, check: bool, **brokers: Any) -> int:  # noqa: ANN401 - their options
+def migrate(*, group: str, check: bool, brokers: Brokers) -> int:
     """Print the next step of GROUP on its way to coopgroup, or the obstacle."""
     if not check:
         raise click.UsageError(
             f"add --check: coopgroup group migrate {group} --check prints the next step, and "
             "changes nothing. The steps themselves are restarts of members."
         )
-    asked = Brokers(**brokers)
-    described = describe_group(asked.client(CLIENT_ID, group).connection, group, asked.timeout_ms)
+    described = describe_group(
+        brokers.client(CLIENT_ID, group).connection, group, brokers.timeout_ms
+    )
     judgement = judge(group, described)
     if described.state == _NOT_CLASSIC:  # nothing, or a group that the broker assigns (KIP-848)
         with (
             suppress(ConfigurationError),
-            opened_reader(group, asked, None) as reader,
+            opened_reader(group, brokers, None) as reader,
         ):
             view = GroupTracker().note(reader.read())
             if view.kind == "consumer":
@@ -76,10 +77,10 @@ def describe(
     group: str,
     as_json: bool,
     topic: str | None,
-    **brokers: Any,  # noqa: ANN401 - their options
+    brokers: Brokers,
 ) -> None:
     """Print members, partitions, owners and lags of GROUP, of any client."""
-    with opened_reader(group, Brokers(**brokers), topic) as reader:
+    with opened_reader(group, brokers, topic) as reader:
         view = GroupTracker().note(reader.read())
     if as_json:
         click.echo(json.dumps(to_json(view)))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import click
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from coopgroup.cli.broker_options import Brokers, broker_options
-from coopgroup.errors import ConfigurationError, CoopgroupError
+from coopgroup.errors import ConfigurationError, TopicError
 from coopgroup.kafka.config.keys import BELL_TOPIC, TELEMETRY_TOPIC
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
 
@@ -33,10 +33,6 @@ _TELEMETRY: Final = {
     "message.timestamp.type": "CreateTime",
     "segment.ms": "86400000",
 }
-
-
-class TopicError(CoopgroupError):
-    """The cluster did not create the topic."""
 
 
 @click.command("setup")
@@ -69,7 +65,7 @@ def command(
     partitions: int,
     replication_factor: int | None,
     retention_days: int,
-    **brokers: Any,  # noqa: ANN401 - their options
+    brokers: Brokers,
 ) -> None:
     """Create the topics that members use for themselves, unless they exist.
 
@@ -78,8 +74,7 @@ def command(
     for option, topic in (("--bell-topic", bell_topic), ("--telemetry-topic", telemetry_topic)):
         if not is_topic_name(topic):
             raise ConfigurationError(option, topic, TOPIC_NAME_RULE)
-    cluster = Brokers(**brokers)
-    admin = AdminClient(dict(cluster.client("coopgroup-setup").admin))
+    admin = AdminClient(dict(brokers.client("coopgroup-setup").admin))
     retention = {"retention.ms": str(retention_days * _DAY_MS)}
 
     def make(topic: str, configuration: Mapping[str, str]) -> None:
@@ -89,12 +84,12 @@ def command(
             replication_factor=replication_factor or _OF_THE_CLUSTER,
             config=dict(configuration),
         )
-        is_new = _create(admin, new, cluster.timeout_ms / 1000)
+        is_new = _create(admin, new, brokers.timeout_ms / 1000)
         click.echo(f"{topic} {'is created' if is_new else 'exists already'}")
 
     make(bell_topic, _BELL)
     make(telemetry_topic, {**_TELEMETRY, **retention})
-    server = cluster.bootstrap_server
+    server = brokers.bootstrap_server
     acl = f"  kafka-acls --bootstrap-server {server} --add --allow-principal User:NAME"
     click.echo("If access is controlled, members need these rights:")
     click.echo(f"{acl} --operation Read --operation Write --topic {bell_topic}")

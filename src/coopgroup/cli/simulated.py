@@ -6,7 +6,7 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -15,12 +15,12 @@ import attrs
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.printable import printable
 from coopgroup.report import require_bokeh
-from coopgroup.report.measures import LABELS, without_warmups
+from coopgroup.report.measures import LABELS, Cell, comparison_rows, measure_rows
 from coopgroup.report.verdict import verdict_of
 from coopgroup.simulator.comparison import MEASURES, Spread, spread_of
 from coopgroup.simulator.run import Run
@@ -98,14 +98,9 @@ def run_title(run: Run) -> str:
 
 def run_table(run: Run) -> Table:
     """Return the measures of one run, one row each."""
-    table = Table()
-    table.add_column("measure")
-    table.add_column("value", justify="right")
-    for name in _shown_measures([run]):
-        table.add_row(LABELS[name], _shown(name)(_number(getattr(run.measures, name))))
-    worst = run.measures.worst_resource
-    if worst is not None:
-        table.add_row("which had it", f"{worst.name} {worst.index}")
+    table = Table("measure", Column("value", justify="right"))
+    for row in measure_rows(run.measures):
+        table.add_row(*row)
     table.add_row("invariants broken", f"{len(run.violations):,}")
     return table
 
@@ -131,9 +126,9 @@ def comparison_table(runs_by_policy: Mapping[str, Sequence[Run]]) -> Table:
     for label in runs_by_policy:
         heading = label.replace(",", ", ")
         table.add_column(heading, justify="right", overflow="fold", max_width=widest)
-    for name in _shown_measures([run for runs in runs_by_policy.values() for run in runs]):
-        spreads = [spread_of(name, runs) for runs in runs_by_policy.values()]
-        table.add_row(LABELS[name], *(_spread_text(name, spread) for spread in spreads))
+    measured = {label: [run.measures for run in runs] for label, runs in runs_by_policy.items()}
+    for row in comparison_rows(measured):
+        table.add_row(row.label, *map(_cell_text, row.cells))
     broken = (sum(len(run.violations) for run in runs) for runs in runs_by_policy.values())
     table.add_row("invariants broken", *(f"{count:,}" for count in broken))
     return table
@@ -149,38 +144,10 @@ def print_verdict(runs_by_policy: Mapping[str, Sequence[Run]]) -> None:
             _console().print(sentence, markup=False, highlight=False)
 
 
-def _shown_measures(runs: Sequence[Run]) -> list[str]:
-    left_out = without_warmups([run.measures for run in runs])
-    return [name for name in MEASURES if name not in left_out]
-
-
-def _spread_text(name: str, spread: Spread) -> str:
-    shown = _shown(name)
-    if spread.low == spread.high:
-        return shown(spread.median)
-    return f"{shown(spread.median)}\n{shown(spread.low)} to {shown(spread.high)}"
-
-
-def _shown(name: str) -> Callable[[float], str]:
-    if name.endswith("_ms"):
-        return _seconds
-    return _decimal if name.endswith("_s") else _count
-
-
-def _seconds(ms: float) -> str:
-    return "never" if math.isinf(ms) else f"{ms / 1000:,.3f} s"
-
-
-def _decimal(number: float) -> str:
-    return f"{number:,.1f}"
-
-
-def _count(number: float) -> str:
-    return f"{number:,.0f}" if float(number).is_integer() else f"{number:,.1f}"
-
-
-def _number(value: float | None) -> float:
-    return math.inf if value is None else value
+def _cell_text(cell: Cell | None) -> str:
+    if cell is None:
+        return "never"
+    return f"{cell.text}\n{cell.span}" if cell.span else cell.text
 
 
 # --- JSON ---------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ import attrs
 import click
 from rich.table import Table
 
-from coopgroup.cli.pipeline.options import one_line, place_of, spark_options
+from coopgroup.cli.pipeline.options import Place, place_options
 from coopgroup.cli.simulated import page_path, print_table, progress_bar
-from coopgroup.pipeline.spark.session import LIGHT, build_session, require_spark
+from coopgroup.pipeline.spark.session import LIGHT, build_session, one_line
 from coopgroup.pipeline.sweep.grid import cells_of, read_sweep
 from coopgroup.report.charts import MEASURE_WORDS, labelled, value_text, varied
 from coopgroup.report.sweep_page import write_sweep_page
@@ -27,30 +27,29 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.sweep.grid import Sweep
     from coopgroup.report.charts import Setting
 
-__all__ = ["command"]
-
 _ROWS_MAX: Final = 60
 _OBJECTIONS_MAX: Final = 5
 
 
 @click.command("sweep")
 @click.argument("file", metavar="FILE")
-@click.option(
-    "--results",
-    metavar="FOLDER",
-    help="Where the table is, or is to be; NAME-results for a sweep NAME otherwise.",
+@place_options(
+    click.option(
+        "--results",
+        "folder",
+        default="",
+        metavar="FOLDER",
+        help="Where the table is, or is to be; NAME-results for a sweep NAME otherwise.",
+    ),
+    "Further jars for Spark; a sweep itself needs none.",
 )
-@spark_options("Further jars for Spark; a sweep itself needs none.")
 @click.option("--retry-failed", is_flag=True, help="Play cells again that failed before.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a setting.")
 @click.option("--html", metavar="OUT", help="Write a page with curves and heat maps.")
 def command(
     *,
     file: str,
-    results: str | None,
-    master: str,
-    jars: str,
-    settings: Sequence[str],
+    place: Place,
     retry_failed: bool,
     as_json: bool,
     html: str | None,
@@ -61,9 +60,7 @@ def command(
     """
     sweep = read_sweep(file)
     page = page_path(html)
-    folder = results or f"{sweep.name}-results"
-    place = place_of(folder, master, jars, settings)
-    require_spark()
+    folder = place.folder or f"{sweep.name}-results"
     light = {**LIGHT, **place.settings}
     spark = build_session(master=place.master, jars=place.jars, extra=light)
     with one_line():

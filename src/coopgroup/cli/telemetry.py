@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -32,17 +32,16 @@ def read(
     topic: str,
     group: str | None,
     minutes: int | None,
-    **brokers: Any,  # noqa: ANN401 - their options
+    brokers: Brokers,
 ) -> None:
     """Print the records of TOPIC up to now, one JSON object per line.
 
     The output has the format of telemetry files, for `coopgroup report` and `coopgroup pipeline`.
     """
-    cluster = Brokers(**brokers)
-    configuration = cluster.client("coopgroup-telemetry").librdkafka
+    configuration = brokers.client("coopgroup-telemetry").librdkafka
     since_ms = None if minutes is None else time.time_ns() // 1_000_000 - minutes * _MINUTE_MS
     with TelemetryReader(
-        configuration, topic, group, since_ms, cluster.timeout_ms / 1000
+        configuration, topic, group, since_ms, brokers.timeout_ms / 1000
     ) as reader:
         for line in reader.read_to_end():
             shown = printable_json(line.decode(errors="replace"))  # a topic may hold anything

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from typing import Any, Final
+from typing import Final
 
 import click
 from rich.console import Console
@@ -89,12 +89,12 @@ def command(
     host: str,
     topic: str | None,
     interval_ms: int,
-    **brokers: Any,  # noqa: ANN401 - their options
+    brokers: Brokers,
 ) -> None:
     """Show members, owners, lags and moves of GROUP, of any client, all the time."""
     if as_json and port is not None:
         raise click.UsageError("--json and --http exclude each other: --json prints once and ends")
-    with opened_reader(group, Brokers(**brokers), topic) as reader:
+    with opened_reader(group, brokers, topic) as reader:
         _show(reader, group, interval_ms, host, port, as_json=as_json)
 
 

@@ -25,11 +25,10 @@ from coopgroup.core.policies.base import Policy
 from coopgroup.core.policies.eager import EagerPolicy
 from coopgroup.core.policies.simple import SimplePolicy
 from coopgroup.errors import ConfigurationError
-from coopgroup.groups.callbacks import Callbacks, ResourceCallback, WorkFailure
 from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.lookup import CatalogueLookup, CatalogueWatcher
 from coopgroup.groups.settings import GroupSettings
-from coopgroup.groups.work import GroupWork, ResourceWork
+from coopgroup.groups.work import Callbacks, GroupWork, ResourceCallback, ResourceWork, WorkFailure
 from coopgroup.kafka.clock import now_s, pause
 from coopgroup.kafka.config.settings import merge_configuration
 from coopgroup.kafka.forked import is_of_parent, keep_to_process

@@ -32,8 +32,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+import attrs
 from attrs import define, field, frozen
 
 from coopgroup.core.member.effects import (
@@ -53,7 +54,6 @@ from coopgroup.core.member.events import (
 )
 from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.core.session import one_line
-from coopgroup.groups.callbacks import Callbacks, ResourceCallback, WorkFailure
 from coopgroup.groups.warmth import ResourceWarmth
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.health.probe import WorkSample
@@ -69,6 +69,49 @@ from coopgroup.telemetry import (
     WorkFailed,
 )
 from coopgroup.worker import URGENT, Worker
+
+ResourceCallback: TypeAlias = "Callable[[Resource], object]"
+
+
+@frozen(kw_only=True)
+class WorkFailure:
+    """A failure, for the application's `on_error`.
+
+    Attributes:
+        resource: the resource; None if the membership itself has ended.
+        action: the callback that raised: "start", "stop", "lost", "warm" or "cool"; "membership".
+        attempts: number of consecutive failures; the callback is tried again after each, except
+            "warm" and "cool".
+    """
+
+    resource: Resource | None
+    action: str
+    error: BaseException
+    attempts: int
+
+
+@frozen(kw_only=True)
+class Callbacks:
+    """The application's callbacks; `lost` is `stop` if the application gave none."""
+
+    start: ResourceCallback
+    stop: ResourceCallback
+    lost: ResourceCallback
+    on_error: Callable[[WorkFailure], object] | None
+    warm: ResourceCallback | None = None
+    cool: ResourceCallback | None = None
+
+    def check(self) -> None:
+        """Refuse what cannot be called.
+
+        Raises:
+            TypeError: the message names the callback.
+        """
+        for one in attrs.fields(type(self)):
+            callback = getattr(self, one.name)
+            is_optional = one.name not in {"start", "stop"}
+            if not callable(callback) and not (callback is None and is_optional):
+                raise TypeError(f"{one.name} expects a callable")
 
 
 @define(eq=False)

@@ -6,18 +6,18 @@ from the member at the moment of a scrape. Nothing here waits on a thread of a m
 The extra `metrics` installs what this package needs.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from coopgroup.errors import MissingExtraError
 from coopgroup.extras import install_command
+from coopgroup.late_names import late_names
 from coopgroup.metrics.names import METRICS, Kind, Metric
 
 if TYPE_CHECKING:
+    from coopgroup.metrics.feed import Several
     from coopgroup.metrics.handlers import traced
     from coopgroup.metrics.opentelemetry import OpenTelemetryMetrics
     from coopgroup.metrics.prometheus import PrometheusMetrics
-    from coopgroup.metrics.several import Several
     from coopgroup.metrics.spans import OpenTelemetrySpans
 
 __all__ = [
@@ -30,25 +30,24 @@ __all__ = [
     "Several",
     "traced",
 ]
-_HOMES = {
-    "OpenTelemetryMetrics": "coopgroup.metrics.opentelemetry",
-    "OpenTelemetrySpans": "coopgroup.metrics.spans",
-    "PrometheusMetrics": "coopgroup.metrics.prometheus",
-    "Several": "coopgroup.metrics.several",
-    "traced": "coopgroup.metrics.handlers",
-}
 
 if not TYPE_CHECKING:  # type checkers see only the imports above
+    _get, __dir__ = late_names(
+        __name__,
+        {
+            "coopgroup.metrics.feed": ("Several",),
+            "coopgroup.metrics.handlers": ("traced",),
+            "coopgroup.metrics.opentelemetry": ("OpenTelemetryMetrics",),
+            "coopgroup.metrics.prometheus": ("PrometheusMetrics",),
+            "coopgroup.metrics.spans": ("OpenTelemetrySpans",),
+        },
+    )
 
     def __getattr__(name: str) -> object:
         """Import an exporter on first use: each needs its own library."""
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:
-            value = getattr(import_module(_HOMES[name]), name)
+            return _get(name)
         except ModuleNotFoundError as error:
             raise MissingExtraError(
                 f"{error.name} is not installed: {install_command('metrics')}"
             ) from None
-        globals()[name] = value
-        return value

@@ -19,9 +19,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from coopgroup.errors import ConfigurationError
+from coopgroup.errors import ConfigurationError, PipelineError
 from coopgroup.kafka.config.shown_values import HIDDEN, safe_reason
-from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.sources import Source
 from coopgroup.pipeline.spark.workers import settled
@@ -85,6 +84,15 @@ class Brokers:
             )
         ids = _topic_ids(self._admin([]), [topic])
         return Source(cluster=found.cluster_id or "", topic=topic, topic_id=ids.get(topic, ""))
+
+    def names(self) -> dict[str, str]:
+        """Return the name of each topic by its id.
+
+        Raises:
+            PipelineError: the brokers do not answer.
+        """
+        topics = sorted(self._metadata().topics)
+        return {one: name for name, one in _topic_ids(self._admin([]), topics).items()}
 
     def cluster(self) -> str:
         """Return the id of the cluster; "" if the brokers do not report it.

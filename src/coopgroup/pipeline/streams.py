@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from coopgroup.pipeline.errors import PipelineError
+from coopgroup.errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

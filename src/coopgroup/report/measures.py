@@ -61,7 +61,7 @@ class ComparisonRow:
     cells: tuple[Cell | None, ...]
 
 
-def without_warmups(every: Sequence[Any]) -> frozenset[str]:
+def _without_warmups(every: Sequence[Any]) -> frozenset[str]:
     """Return the measures to leave out: those of warm-ups, if no run has any."""
     warm = any(
         getattr(one, "warmups", 0) or getattr(one, "moved_cold", 0) != getattr(one, "moved", 0)
@@ -73,7 +73,7 @@ def without_warmups(every: Sequence[Any]) -> frozenset[str]:
 def measure_rows(measures: Any) -> tuple[tuple[str, str], ...]:  # noqa: ANN401 - any attrs value
     """Return label and text of each measure."""
     rows = []
-    left_out = without_warmups([measures])
+    left_out = _without_warmups([measures])
     for name in _names(measures):
         if name in left_out:
             continue
@@ -96,7 +96,7 @@ def comparison_rows(by_policy: Mapping[str, Sequence[Any]]) -> tuple[ComparisonR
         for name in _names(measures)
         if not isinstance(getattr(measures, name), Resource)
     )
-    left_out = without_warmups(every)
+    left_out = _without_warmups(every)
     numbers = [
         name
         for name in names

@@ -2,12 +2,12 @@
 
 The folder `templates` has the HTML, one template for each kind of page. Jinja2 escapes every value
 that a template writes, except the figures and their scripts, which come from Bokeh as markup. This
-file prepares the values that need arithmetic: the order of a legend, and the bars of a comparison.
+file prepares what needs more than arithmetic: the order and the colours of a legend.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.report.measures import Cell, ComparisonRow
 from coopgroup.report.palette import DOUBLE, PLAIN, Paint, ranks
 from coopgroup.report.wording import counted, seconds
 
@@ -71,23 +70,6 @@ class Legend:
 
     chips: tuple[_Chip, ...]
     more: int
-
-
-@frozen(kw_only=True)
-class _Bar:
-    """A cell of a comparison; the positions are shares of the highest value of its row."""
-
-    cell: Cell
-    median: float
-    low: float
-    high: float
-    is_best: bool
-
-
-@frozen(kw_only=True)
-class _BarRow:
-    label: str
-    bars: tuple[_Bar | None, ...]
 
 
 @cache
@@ -160,31 +142,6 @@ def legend_of(clients: Sequence[str], paint: Sequence[Paint]) -> Legend:
         ),
         more=max(0, len(clients) - _CHIPS_MAX),
     )
-
-
-def bars_of(rows: Iterable[ComparisonRow]) -> list[_BarRow]:
-    """Return the bars of a comparison; the lowest median is best, unless all are equal."""
-    return [_bar_row(row) for row in rows]
-
-
-def _bar_row(row: ComparisonRow) -> _BarRow:
-    known = [cell for cell in row.cells if cell is not None]
-    highest = max((cell.high for cell in known), default=0) or 1
-    lowest = min((cell.median for cell in known), default=0)
-    differ = any(cell.median != lowest for cell in known)
-    bars = (
-        None
-        if cell is None
-        else _Bar(
-            cell=cell,
-            median=cell.median / highest,
-            low=cell.low / highest,
-            high=cell.high / highest,
-            is_best=differ and cell.median == lowest,
-        )
-        for cell in row.cells
-    )
-    return _BarRow(label=row.label, bars=tuple(bars))
 
 
 def _background(paint: Paint) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
-from coopgroup.core.telemetry.lag_history import LagHistory
+from coopgroup.core.telemetry.ledger import LagHistory
 from coopgroup.errors import ConfigurationError, MissingExtraError
 from coopgroup.extras import install_command
 from coopgroup.report.charts import Chart
@@ -25,7 +25,7 @@ from coopgroup.report.history import History, facts_of, history_of
 from coopgroup.report.history.lag_lines import lag_lines
 from coopgroup.report.history.timeline import Timeline, unowned_counts
 from coopgroup.report.measures import comparison_rows, measure_rows
-from coopgroup.report.page import Figures, Legend, Objection, bars_of, legend_of, write_page
+from coopgroup.report.page import Figures, Legend, Objection, legend_of, write_page
 from coopgroup.report.palette import Paint, paints, ranks
 from coopgroup.report.verdict import verdict_of
 from coopgroup.report.wording import counted, seconds
@@ -173,7 +173,7 @@ def write_comparison_page(runs_by_policy: Mapping[str, Sequence[Run]], path: str
         ],
         seeds=seeds,
         policies=list(runs_by_policy),
-        rows=bars_of(rows),
+        rows=rows,
         legend=drawn.legend,
         timelines=[
             (policy, firsts[policy].seed, divs) for policy, divs in drawn.divs_by_policy.items()

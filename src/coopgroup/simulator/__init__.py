@@ -9,7 +9,7 @@ the group coordinator (`coordinator` lists what it lacks), the network, processe
 and the data plane.
 """
 
-from coopgroup.core.telemetry.lag_history import LagHistory
+from coopgroup.core.telemetry.ledger import LagHistory
 from coopgroup.simulator.measures import Measures
 from coopgroup.simulator.run import Run, simulate
 from coopgroup.simulator.scenario import (

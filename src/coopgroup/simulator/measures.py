@@ -25,8 +25,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from coopgroup.core.model.resource_set import BoolArray, Int64Array, Resource
-from coopgroup.core.telemetry.lag_history import LagHistory
-from coopgroup.core.telemetry.ledger import gaps_between
+from coopgroup.core.telemetry.ledger import LagHistory, gaps_between
 from coopgroup.simulator.scenario import Scenario
 from coopgroup.simulator.scenario.times import Lifetimes, first_event_ms, last_event_ms, lifetimes
 from coopgroup.telemetry import (

@@ -13,7 +13,7 @@ from coopgroup.core.assignors.registry import create_assignor
 from coopgroup.core.member import MemberConfig
 from coopgroup.core.policies.base import Policy
 from coopgroup.core.policies.registry import create_policy
-from coopgroup.core.telemetry.lag_history import LagHistory
+from coopgroup.core.telemetry.ledger import LagHistory
 from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator
 from coopgroup.simulator.deployment import Deployment

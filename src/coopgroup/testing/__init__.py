@@ -8,14 +8,14 @@
 The pytest fixture is in `coopgroup.testing.plugin`. This package does not import pytest.
 """
 
-from coopgroup.testing.cluster import KafkaCluster
-from coopgroup.testing.errors import (
+from coopgroup.errors import (
     ClusterError,
     ClusterStartError,
     KafkaFetchError,
     ToolError,
     ToolMissingError,
 )
+from coopgroup.testing.cluster import KafkaCluster
 from coopgroup.testing.releases import KafkaRelease
 
 __all__ = [

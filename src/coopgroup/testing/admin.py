@@ -27,10 +27,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from coopgroup.errors import ConfigurationError
+from coopgroup.errors import ClusterError, ConfigurationError
 from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.rpc.describing import find_coordinator
-from coopgroup.testing.errors import ClusterError
 
 REQUEST_TIMEOUT_S: Final = 15.0
 PROBE_TIMEOUT_S: Final = 2.0

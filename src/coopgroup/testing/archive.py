@@ -15,9 +15,9 @@ import shutil
 from pathlib import Path
 from typing import Final
 
+from coopgroup.errors import ClusterError
 from coopgroup.testing import admin
 from coopgroup.testing.brokers import Broker, Started, add_brokers, launch
-from coopgroup.testing.errors import ClusterError
 from coopgroup.testing.maven import KafkaRuntime, cache_lock
 from coopgroup.testing.processes import Reaper, is_listening, make_folder
 

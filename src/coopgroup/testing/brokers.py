@@ -15,7 +15,7 @@ from typing import Final
 
 from attrs import define, field
 
-from coopgroup.testing.errors import ClusterStartError
+from coopgroup.errors import ClusterStartError
 from coopgroup.testing.maven import KafkaRuntime
 from coopgroup.testing.processes import BrokerProcess, Reaper, free_ports, is_listening, log_tail
 from coopgroup.testing.properties import (

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from coopgroup.errors import ConfigurationError
+from coopgroup.errors import ClusterError, ConfigurationError, ToolError
 from coopgroup.testing import admin
 from coopgroup.testing.archive import archive_options, ensure_class_archive
 from coopgroup.testing.brokers import (
@@ -35,7 +35,6 @@ from coopgroup.testing.brokers import (
     launch,
     start_error,
 )
-from coopgroup.testing.errors import ClusterError, ToolError
 from coopgroup.testing.maven import fetch_kafka
 from coopgroup.testing.processes import BrokerProcess, Reaper, is_listening, log_tail, make_folder
 from coopgroup.testing.properties import (

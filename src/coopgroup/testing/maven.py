@@ -31,7 +31,7 @@ from pathlib import Path
 import attrs
 from attrs import field, frozen
 
-from coopgroup.testing.errors import KafkaFetchError, ToolMissingError
+from coopgroup.errors import KafkaFetchError, ToolMissingError
 from coopgroup.testing.releases import KAFKA_VERSION, KafkaRelease, read_release
 
 FETCH_TIMEOUT_S = 600

@@ -20,9 +20,8 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
-from coopgroup.errors import ConfigurationError
+from coopgroup.errors import ClusterError, ConfigurationError
 from coopgroup.testing import reaper as reaper_module
-from coopgroup.testing.errors import ClusterError
 
 # Below the range that Linux and macOS use for outgoing connections. Otherwise a client's socket
 # could take the port of a broker that is down for a moment.

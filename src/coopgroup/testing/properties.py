@@ -17,8 +17,7 @@ from typing import Literal, get_args
 
 from attrs import frozen
 
-from coopgroup.errors import ConfigurationError
-from coopgroup.testing.errors import ToolMissingError
+from coopgroup.errors import ConfigurationError, ToolMissingError
 
 BROKERS_MAX = 3
 

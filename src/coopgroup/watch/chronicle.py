@@ -18,7 +18,7 @@ import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
 from coopgroup.core.model import NOBODY, ResourceSet
-from coopgroup.core.telemetry.lag_history import LagHistory
+from coopgroup.core.telemetry.ledger import LagHistory
 from coopgroup.printable import printable
 from coopgroup.report.history import History
 from coopgroup.report.history.names import named, told_apart

@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.health.hosts import is_loopback, is_own_host
+from coopgroup.health import is_loopback, is_own_host
 from coopgroup.printable import printable
 from coopgroup.report import drawing
 from coopgroup.report.page import templates

@@ -28,12 +28,7 @@ from coopgroup.telemetry import (
 def are_always_together(
     telemetry: Sequence[Envelope], co_partition: Sequence[Sequence[str]]
 ) -> bool:
-    """Return whether each process subscribes to all topics of each list or to none.
-
-    Args:
-        telemetry: records of a run without changed subscriptions.
-        co_partition: topics whose partitions belong together.
-    """
+    """Return whether each process subscribes to all topics of each list or to none."""
     started = {one.record.topics for one in telemetry if isinstance(one.record, ProcessStarted)}
     return all(
         len({topic in subscribed for topic in topics}) == 1
@@ -48,10 +43,6 @@ def check_bundles(
     """Yield bundles whose parts a round assigns to several members.
 
     A refused round moves nothing, so it leaves a bundle as it is.
-
-    Args:
-        telemetry: records of a run in which the topics are always together.
-        co_partition: topics whose partitions belong together.
     """
     label = {topic: topics[0] for topics in co_partition for topic in topics}
     decided = Counter(one.generation for one in telemetry if isinstance(one.record, RoundDecided))

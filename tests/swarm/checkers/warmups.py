@@ -152,9 +152,6 @@ class WarmSets:
         """Return the resources for which a leader may count some process as warm.
 
         A warm-up that failed after the last join counts: the leader hears of it with the next one.
-
-        Args:
-            members: member ids of a round; those of ended processes count as well.
         """
         sets = [one.warm | one.broken for one in self.warmups.values() if one.warm or one.broken]
         sets += [self.dead[member] for member in members if member in self.dead]

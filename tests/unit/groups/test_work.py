@@ -31,8 +31,15 @@ from coopgroup.core.member.events import (
 )
 from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.groups import work as work_module
-from coopgroup.groups.callbacks import Callbacks, WorkFailure
-from coopgroup.groups.work import GroupWork, ResourceWork, Wish, Work, WorkLimits
+from coopgroup.groups.work import (
+    Callbacks,
+    GroupWork,
+    ResourceWork,
+    Wish,
+    Work,
+    WorkFailure,
+    WorkLimits,
+)
 from coopgroup.kafka.health.probe import WorkSample
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, WorkFailed
 from coopgroup.worker import Worker

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import gc
+import math
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.health.value import GroupLoad, Health
-from coopgroup.metrics.feed import FeedOptions, MetricsFeed
+from coopgroup.metrics import Several
+from coopgroup.metrics.events import MemberEvents
+from coopgroup.metrics.feed import FeedOptions, MetricsFeed, readings
+from coopgroup.metrics.names import METRICS, Kind
+from coopgroup.telemetry import Envelope
 from tests.support.by_hand import Hand, by_hand
-from tests.unit.metrics.members import HEALTH, GivenProbe, told
+from tests.unit.metrics.members import HEALTH, ROUND, GivenProbe, told
 
 
 @pytest.fixture(autouse=True)
@@ -105,3 +111,58 @@ def test_feed_that_is_dropped_is_collected_before_its_jobs(hand: Hand) -> None:
 def test_option_that_is_wrong_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         FeedOptions(**options)
+
+
+def _values(
+    health: Health = HEALTH, *, leads: bool = False, per_partition: bool = False
+) -> dict[str, float]:
+    events = MemberEvents()
+    list(events.changes(told()))
+    list(events.changes(told(ROUND)))
+    given = evolve(health, leads=leads)
+    return {
+        ".".join((one.name.removeprefix("coopgroup_"), *one.labels)): one.value
+        for one in readings(given, events, 4, 1_000.0, per_partition=per_partition)
+    }
+
+
+def test_member_without_partitions_has_no_lease_to_show() -> None:
+    assert "lease_remaining_seconds" not in _values(evolve(HEALTH, lease_s=math.inf))
+
+
+def test_only_the_leader_tells_of_the_group() -> None:
+    of_leader = {
+        one.name.removeprefix("coopgroup_")
+        for one in METRICS.values()
+        if one.is_of_leader and one.kind is Kind.GAUGE
+    }
+    follower, leader = _values(), _values(leads=True)
+    assert leader.keys() - follower.keys() == of_leader
+    assert (leader["members"], leader["members_wanted"]) == (2, 4)
+
+
+def test_listener_that_raises_keeps_the_record_from_no_other() -> None:
+    got: list[Envelope] = []
+
+    def fail(_: Envelope) -> None:
+        raise LookupError("first")
+
+    with pytest.raises(LookupError, match="first"):
+        Several(fail, got.append)(told())
+    assert len(got) == 1
+
+
+def test_members_are_watched_by_those_that_can() -> None:
+    got: list[object] = []
+
+    class Watcher:
+        def __call__(self, _: Envelope) -> None:
+            raise AssertionError
+
+        def watch_member(self, probe: object) -> object:
+            return lambda _: got.append(probe)
+
+    probe = GivenProbe()
+    Several(Watcher(), got.append).watch_member(probe)(told())
+    assert got[0] is probe
+    assert isinstance(got[1], Envelope)

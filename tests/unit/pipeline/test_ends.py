@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from coopgroup.errors import PipelineError
 from coopgroup.pipeline import ends
 from coopgroup.pipeline.ends import Brokers
-from coopgroup.pipeline.errors import PipelineError
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from coopgroup.report.measures import Cell, ComparisonRow
 from coopgroup.report.page import (
     Figures,
     Objection,
-    bars_of,
     legend_of,
     templates,
     write_page,
@@ -40,7 +39,7 @@ def test_what_comes_from_records_is_escaped(tmp_path: Path) -> None:
         legend([EVIL], buttons=False),
         part("objections", [Objection(source=EVIL, at_ms=0, message=EVIL)]),
         part("rounds", [row], 0),
-        part("comparison", [EVIL], bars_of([ComparisonRow(label=EVIL, cells=(cell,))])),
+        part("comparison", [EVIL], [ComparisonRow(label=EVIL, cells=(cell,))]),
     ]
     assert [piece.count(SAFE) for piece in pieces] == [3, 2, 1, 1, 1, 2, 3, 4]
     assert [piece for piece in pieces if EVIL in piece] == []
@@ -54,7 +53,7 @@ def test_comparison_marks_the_lowest_only_where_policies_differ() -> None:
         ComparisonRow(label="x", cells=(cell(4), cell(2), None)),
         ComparisonRow(label="y", cells=(cell(4), cell(4), None)),
     ]
-    text = part("comparison", ["a", "b", "c"], bars_of(rows))
+    text = part("comparison", ["a", "b", "c"], rows)
     assert text.count("best") == 1
     assert '<td class="bar best">2<span class="range"><b style="width: 25.0%"></b>' in text
     assert '<u style="left: 25.0%; width: 75.0%"></u>' in text

@@ -10,7 +10,7 @@ import pytest
 from attrs import frozen
 
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.telemetry.lag_history import LagHistory
+from coopgroup.core.telemetry.ledger import LagHistory
 from coopgroup.errors import ConfigurationError
 from coopgroup.report import (
     Objection,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.resource_set import Resource
-from coopgroup.core.telemetry.lag_history import LagHistory
+from coopgroup.core.telemetry.ledger import LagHistory
 from coopgroup.core.telemetry.records import (
     ProcessPaused,
     ProcessResumed,

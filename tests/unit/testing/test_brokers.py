@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from coopgroup.errors import ClusterStartError
 from coopgroup.testing.brokers import (
     Broker,
     Started,
@@ -12,7 +13,6 @@ from coopgroup.testing.brokers import (
     launch,
     start_error,
 )
-from coopgroup.testing.errors import ClusterStartError
 from coopgroup.testing.maven import KafkaRuntime
 from coopgroup.testing.processes import Reaper
 

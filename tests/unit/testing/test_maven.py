@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coopgroup.testing.errors import KafkaFetchError, ToolMissingError
+from coopgroup.errors import KafkaFetchError, ToolMissingError
 from coopgroup.testing.maven import (
     KafkaRuntime,
     fetch_kafka,

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coopgroup.errors import ConfigurationError
-from coopgroup.testing.errors import ClusterError
+from coopgroup.errors import ClusterError, ConfigurationError
 from coopgroup.testing.processes import (
     BrokerProcess,
     Reaper,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from coopgroup.testing.errors import ToolMissingError
+from coopgroup.errors import ToolMissingError
 from coopgroup.testing.properties import write_certificates
 
 

@@ -11,36 +11,29 @@ from rich.table import Table
 
 from coopgroup.cli.choices import parse_choice
 from coopgroup.cli.pipeline.options import (
-    group_option,
-    one_line,
-    place_of,
-    place_options,
-    scope_of,
-    since_option,
+    Place,
+    scope_options,
+    tables_options,
 )
 from coopgroup.cli.simulated import page_path, print_table
 from coopgroup.core.policies.registry import create_policy
 from coopgroup.errors import ConfigurationError
-from coopgroup.pipeline.spark.session import require_spark
+from coopgroup.pipeline.spark.session import one_line
 from coopgroup.printable import printable, printable_json
 from coopgroup.report.advice_page import write_advice_page
 from coopgroup.report.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from coopgroup.pipeline.advice.choose import Advice
     from coopgroup.pipeline.advice.cost import MoveCost
+    from coopgroup.pipeline.scope import Scope
     from coopgroup.pipeline.tables import Tables
     from coopgroup.simulator.scenario import Choice
 
-__all__ = ["advice_for", "command"]
-
 
 @click.command("advise")
-@place_options
-@group_option(required=True)
-@since_option()
+@tables_options
+@scope_options(requires_group=True)
 @click.option(
     "--move-cost-ms",
     type=click.IntRange(min=0, max=3_600_000),
@@ -72,14 +65,10 @@ __all__ = ["advice_for", "command"]
     help="Print one JSON object in place of a table; of several groups a line each.",
 )
 @click.option("--html", metavar="OUT", help="Write a page with the advice; of one group.")
-def command(  # noqa: PLR0913 - an argument for each option
+def command(
     *,
-    groups: Sequence[str],
-    since: str | None,
-    folder: str,
-    master: str,
-    jars: str,
-    settings: Sequence[str],
+    place: Place,
+    scope: Scope,
     move_cost_ms: int | None,
     return_cost_ms: int | None,
     today: str | None,
@@ -94,9 +83,6 @@ def command(  # noqa: PLR0913 - an argument for each option
     """
     page = page_path(html)
     choice = None if today is None else _policy(today)
-    place = place_of(folder, master, jars, settings)
-    require_spark()
-    scope = scope_of(groups, since)
     if page is not None and len(scope.groups) > 1:
         raise click.UsageError("--html: a page has one group; give one --group")
     tables = place.tables(is_brief=True)

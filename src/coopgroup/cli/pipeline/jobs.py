@@ -12,26 +12,22 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from attrs import evolve
 
-from coopgroup.cli.broker_options import pairs
 from coopgroup.cli.interruption import interruption
 from coopgroup.cli.pipeline.options import (
-    broker_options,
+    Place,
+    cluster_options,
     group_option,
-    kafka_options,
-    one_line,
-    place_of,
-    place_options,
     scope_of,
-    since_option,
+    scope_options,
+    tables_options,
 )
-from coopgroup.errors import ConfigurationError
-from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.spark.session import require_spark
+from coopgroup.errors import ConfigurationError, PipelineError
+from coopgroup.pipeline.spark.session import one_line
 from coopgroup.report.wording import counted
 
 if TYPE_CHECKING:
@@ -41,18 +37,6 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.scope import Scope
     from coopgroup.pipeline.sources import Source
     from coopgroup.pipeline.tables import Tables
-
-__all__ = [
-    "all_partitions",
-    "brokers_of",
-    "compute_lag",
-    "episodes",
-    "history",
-    "lag",
-    "read_history",
-    "require_some",
-    "telemetry",
-]
 
 _INTERNAL_TOPIC: Final = "__consumer_offsets"
 _MS_PER_S: Final = 1_000
@@ -78,8 +62,8 @@ _follow = click.option(
 
 
 @click.command("history")
-@place_options
-@broker_options
+@tables_options
+@cluster_options
 @click.option(
     "--topic", default=_INTERNAL_TOPIC, show_default=True, help="The topic with the history."
 )
@@ -87,35 +71,31 @@ _follow = click.option(
 @_follow
 def history(
     *,
-    bootstrap_server: str,
-    config: Sequence[str],
-    kafka_option: Sequence[str],
+    place: Place,
+    cluster: tuple[Brokers, dict[str, str]],
     topic: str,
     groups: Sequence[str],
     every_s: float | None,
-    **place: Any,  # noqa: ANN401 - the options of a place
 ) -> None:
     """Read the history of groups, of any client, from the brokers into tables.
 
     What was read before is not read again: run it as often as you like, or let it follow. The
     groups of the first run are those of all later runs.
     """
-    require_spark()
-    where = place_of(**place)
     scope = scope_of(groups, None)
-    brokers, options = brokers_of(bootstrap_server, config, kafka_option)
+    brokers, options = cluster
     source = evolve(brokers.source(topic, "no group has ever committed"), groups=scope.groups)
     options |= all_partitions(brokers, topic)
-    tables = where.tables()
+    tables = place.tables()
     with one_line():
-        read_history(tables, options, source, every_s)
+        read_history(tables, brokers, options, source, every_s)
         _tell(tables, (*_HISTORY, "rejected"))
     require_some(tables, topic, scope.groups)
 
 
 @click.command("lag")
-@place_options
-@broker_options
+@tables_options
+@cluster_options
 @click.option(
     "--reset",
     type=click.Choice(["earliest", "latest"]),
@@ -129,44 +109,37 @@ def history(
     show_default="60, or more for a long history",
     help="Seconds between the moments of which the lag is computed.",
 )
-@group_option()
-@since_option("7d")
+@scope_options("7d")
 @_follow
 def lag(
     *,
-    bootstrap_server: str,
-    config: Sequence[str],
-    kafka_option: Sequence[str],
+    place: Place,
+    cluster: tuple[Brokers, dict[str, str]],
     reset: str,
     every: float | None,
-    groups: Sequence[str],
-    since: str,
+    scope: Scope,
     every_s: float | None,
-    **place: Any,  # noqa: ANN401 - the options of a place
 ) -> None:
     """Compute lag and load of groups, from their history and the ends of their partitions.
 
     The ends of earlier moments are asked from the brokers. With --follow the history is read on at
     the same time.
     """
-    require_spark()
-    where = place_of(**place)
     if every_s is None:
-        where.require_folder()
-    scope = scope_of(groups, since)
-    brokers, options = brokers_of(bootstrap_server, config, kafka_option)
-    cluster = brokers.cluster()
-    tables = where.tables()
+        place.require_folder()
+    brokers, options = cluster
+    cluster_id = brokers.cluster()
+    tables = place.tables()
     with one_line():
         if every_s is None:
             tables.require("commits", "coopgroup pipeline history")
-            _check_cluster(tables, cluster)
+            _check_cluster(tables, cluster_id)
             compute_lag(tables, brokers, reset, scope, every)
         else:
             source = brokers.source(_INTERNAL_TOPIC, "no group has ever committed")
             options |= all_partitions(brokers, _INTERNAL_TOPIC)
             with interruption() as interrupted:
-                query = _start_history(tables, options, source, every_s)
+                query = _start_history(tables, brokers, options, source, every_s)
                 tidied_s, loaded_s = time.monotonic(), -_LOADS_S
                 while query.isActive and not interrupted.is_set():
                     is_due = time.monotonic() - loaded_s > _LOADS_S
@@ -186,25 +159,22 @@ def lag(
 
 @click.command("telemetry")
 @click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
-@place_options
-@broker_options
+@tables_options
+@cluster_options
 @click.option("--topic", help="A topic with telemetry, in place of files.")
 @_follow
 def telemetry(
     *,
     files: Sequence[Path],
-    bootstrap_server: str,
-    config: Sequence[str],
-    kafka_option: Sequence[str],
+    place: Place,
+    cluster: tuple[Brokers, dict[str, str]],
     topic: str | None,
     every_s: float | None,
-    **place: Any,  # noqa: ANN401 - the options of a place
 ) -> None:
     """Read telemetry of coopgroup's members from files, or from a topic, into tables.
 
     What was read before is not read again, also where a file has grown since.
     """
-    require_spark()
     if bool(files) == (topic is not None):
         raise click.UsageError("give files, or --topic")
     if files and every_s is not None:
@@ -212,16 +182,15 @@ def telemetry(
     for file in files:
         if not file.exists():
             raise ConfigurationError("FILE", str(file), "a file or folder that exists")
-    where = place_of(**place)
     from coopgroup.pipeline import telemetry as job  # noqa: PLC0415 - needs the extra
     from coopgroup.pipeline.history import kafka_records  # noqa: PLC0415 - likewise
 
     options = source = None
     if topic is not None:
-        brokers, options = brokers_of(bootstrap_server, config, kafka_option)
+        brokers, options = cluster
         source = brokers.source(topic, "no member writes telemetry to it")
         options |= all_partitions(brokers, topic)
-    tables = where.tables()
+    tables = place.tables()
     with one_line():
         if topic is None or options is None or source is None:
             lines = job.file_lines(tables.spark, [file.resolve().as_uri() for file in files])
@@ -235,7 +204,7 @@ def telemetry(
 
 
 @click.command("episodes")
-@place_options
+@tables_options
 @click.option(
     "--settle",
     type=click.FloatRange(min=0),
@@ -243,23 +212,18 @@ def telemetry(
     show_default=True,
     help="Rounds within so many seconds belong to one rebalance.",
 )
-@group_option()
-@since_option()
+@scope_options()
 def episodes(
     *,
     settle: float,
-    groups: Sequence[str],
-    since: str | None,
-    **place: Any,  # noqa: ANN401 - the options of a place
+    place: Place,
+    scope: Scope,
 ) -> None:
     """Find rebalances, outages, absences and skew in the tables."""
-    require_spark()
-    where = place_of(**place)
-    scope = scope_of(groups, since)
-    where.require_folder()
+    place.require_folder()
     from coopgroup.pipeline.episodes.job import write_episodes  # noqa: PLC0415 - needs the extra
 
-    tables = where.tables(is_brief=True)
+    tables = place.tables(is_brief=True)
     with one_line():
         if tables.read("events").isEmpty():
             tables.require("generations", "coopgroup pipeline history or telemetry")
@@ -270,29 +234,23 @@ def episodes(
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def brokers_of(
-    bootstrap_server: str, config: Sequence[str], kafka_option: Sequence[str]
-) -> tuple[Brokers, dict[str, str]]:
-    """Return the cluster, and the options of Spark's source for it."""
-    from coopgroup.pipeline.ends import Brokers  # noqa: PLC0415 - needs the extra
-
-    settings = {"bootstrap.servers": bootstrap_server, **pairs(config, "--config")}
-    options = kafka_options(settings, pairs(kafka_option, "--kafka-option"))
-    return Brokers(config=settings), options
-
-
 def all_partitions(brokers: Brokers, topic: str) -> dict[str, str]:
     """Return the option of Spark's source that reads a topic without a consumer group."""
     return {"assign": json.dumps({topic: [*range(brokers.partitions()[topic])]})}
 
 
 def read_history(
-    tables: Tables, options: dict[str, str], source: Source, every_s: float | None = None
+    tables: Tables,
+    brokers: Brokers,
+    options: dict[str, str],
+    source: Source,
+    every_s: float | None = None,
 ) -> None:
     """Read the history of groups from a topic.
 
     Args:
         tables: tables to write to.
+        brokers: know the names of topics, of which groups of KIP-848 tell only ids.
         options: options of Spark's Kafka source, with those of `all_partitions`.
         source: the topic, and its groups to read.
         every_s: seconds between batches, until the user ends it; `None` reads the present records.
@@ -302,7 +260,7 @@ def read_history(
             checkpoint.
     """
     begin_ms = _now_ms()
-    query = _start_history(tables, options, source, every_s)
+    query = _start_history(tables, brokers, options, source, every_s)
     if every_s is None:
         if _finish(query):
             tables.read_until(begin_ms)
@@ -347,13 +305,23 @@ def _check_cluster(tables: Tables, cluster: str) -> None:
 
 
 def _start_history(
-    tables: Tables, options: dict[str, str], source: Source, every_s: float | None
+    tables: Tables,
+    brokers: Brokers,
+    options: dict[str, str],
+    source: Source,
+    every_s: float | None,
 ) -> StreamingQuery:
     from coopgroup.pipeline.history import kafka_records, start_history  # noqa: PLC0415 - an extra
 
     scope = scope_of(_claim(tables, "history", source), None)
     raw = kafka_records(tables.spark, options, topic=source.topic, is_stream=True)
-    return start_history(raw, tables, source=source.topic, every_s=every_s, scope=scope)
+    return start_history(
+        *(raw, tables),
+        source=source.topic,
+        every_s=every_s,
+        scope=scope,
+        names=brokers.names,
+    )
 
 
 def _finish(query: StreamingQuery) -> bool:

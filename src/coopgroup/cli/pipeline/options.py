@@ -7,12 +7,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 from attrs import frozen
 
-from coopgroup.cli.broker_options import pairs
+from coopgroup.cli.broker_options import (
+    Command,
+    bootstrap_option,
+    config_option,
+    gathered,
+    pairs,
+)
 from coopgroup.errors import ConfigurationError
 from coopgroup.pipeline.folders import local_folder
 from coopgroup.pipeline.spark.session import (
@@ -22,29 +28,14 @@ from coopgroup.pipeline.spark.session import (
     check_settings,
     connector_jars,
     is_submitted,
-    one_line,
     require_spark,
 )
 
 if TYPE_CHECKING:
+    from coopgroup.pipeline.ends import Brokers
     from coopgroup.pipeline.scope import Scope
     from coopgroup.pipeline.tables import Tables
 
-__all__ = [
-    "Place",
-    "broker_options",
-    "group_option",
-    "kafka_options",
-    "one_line",
-    "place_of",
-    "place_options",
-    "scope_of",
-    "since_of",
-    "since_option",
-    "spark_options",
-]
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _LOGIN_MODULES: Final = {
     "PLAIN": "plain.Plain",
     "SCRAM-SHA-256": "scram.Scram",
@@ -128,75 +119,84 @@ def _is_small(folder: Path) -> bool:
     return size > 0
 
 
-def place_options(command: _Command) -> _Command:
-    """Add the options of a `Place`; the command gets `folder`, `master`, `jars` and `settings`."""
-    tables = click.option(
+def place_of(folder: str, master: str, jars: str, settings: Sequence[str]) -> Place:
+    """Return a place from the options of a command.
+
+    Raises:
+        MissingExtraError: Spark is not installed.
+        ConfigurationError: a setting is no pair.
+    """
+    require_spark()
+    return Place(
+        folder=folder,
+        master=master,
+        jars=tuple(jar for jar in jars.split(",") if jar),
+        settings=pairs(settings, "--conf"),
+    )
+
+
+_master = click.option(
+    "--master",
+    default=LOCAL_MASTER,
+    show_default=True,
+    metavar="URL",
+    help="Where Spark runs.",
+)
+_conf = click.option(
+    "--conf",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of Spark, such as spark.driver.memory=4g, or @FILE with a line for each; may be"
+    " repeated.",
+)
+
+
+def place_options(
+    folder: Callable[[Command], Command], jars_help: str
+) -> Callable[[Command], Command]:
+    """Add where Spark runs, how it is set, and a folder: `place`."""
+    jars = click.option("--jars", default="", metavar="FILE,...", help=jars_help)
+    return gathered("place", place_of, folder, _master, jars, _conf)
+
+
+tables_options = place_options(
+    click.option(
         "--tables", "folder", required=True, metavar="FOLDER", help="Where the tables are."
-    )
-    jars = "Jars of Spark's Kafka source and of Delta Lake; fetched with Maven if not given."
-    return tables(spark_options(jars)(command))
+    ),
+    "Jars of Spark's Kafka source and of Delta Lake; fetched with Maven if not given.",
+)
+"""Add where the tables are, and where Spark runs: `place`."""
 
 
-def spark_options(jars_help: str) -> Callable[[_Command], _Command]:
-    """Add where Spark runs and how it is set: `master`, `jars` and `settings`."""
-    options = (
-        click.option(
-            "--master",
-            default=LOCAL_MASTER,
-            show_default=True,
-            metavar="URL",
-            help="Where Spark runs.",
-        ),
-        click.option("--jars", default="", metavar="FILE,...", help=jars_help),
-        click.option(
-            "--conf",
-            "settings",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="A setting of Spark, such as spark.driver.memory=4g, or @FILE with a line for"
-            " each; may be repeated.",
-        ),
-    )
+def cluster_of(
+    bootstrap_server: str, config: Sequence[str], kafka_option: Sequence[str]
+) -> tuple[Brokers, dict[str, str]]:
+    """Return the cluster, and the options of Spark's source for it."""
+    from coopgroup.pipeline.ends import Brokers  # noqa: PLC0415 - needs the extra
 
-    def add(command: _Command) -> _Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
+    settings = {"bootstrap.servers": bootstrap_server, **pairs(config, "--config")}
+    options = kafka_options(settings, pairs(kafka_option, "--kafka-option"))
+    return Brokers(config=settings), options
 
 
-def broker_options(command: _Command) -> _Command:
-    """Add how to reach the brokers: `bootstrap_server`, `config` and `kafka_option`."""
-    options = (
-        click.option(
-            "--bootstrap-server",
-            default="localhost:9092",
-            show_default=True,
-            metavar="HOST:PORT",
-            help="A broker, or several with commas between them.",
-        ),
-        click.option(
-            "--config",
-            multiple=True,
-            metavar="KEY=VALUE|@FILE",
-            help="A key of librdkafka's configuration, such as security.protocol, or @FILE with a"
-            " line for each; may be repeated.",
-        ),
-        click.option(
-            "--kafka-option",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="A key of the Java client's configuration for Spark's source, where --config"
-            " cannot say it, or @FILE; may be repeated.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+cluster_options = gathered(
+    "cluster",
+    cluster_of,
+    bootstrap_option,
+    config_option,
+    click.option(
+        "--kafka-option",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A key of the Java client's configuration for Spark's source, where --config cannot"
+        " say it, or @FILE; may be repeated.",
+    ),
+)
+"""Add how to reach the brokers: `cluster`."""
 
 
-def group_option(*, required: bool = False) -> Callable[[_Command], _Command]:
+def group_option(*, required: bool = False) -> Callable[[Command], Command]:
     """Add the groups of a job: `groups`."""
     return click.option(
         "--group",
@@ -208,16 +208,19 @@ def group_option(*, required: bool = False) -> Callable[[_Command], _Command]:
     )
 
 
-def since_option(default: str | None = None) -> Callable[[_Command], _Command]:
-    """Add the begin of the time that a job looks at: `since`."""
-    return click.option(
+def scope_options(
+    since: str | None = None, *, requires_group: bool = False
+) -> Callable[[Command], Command]:
+    """Add the groups that a job looks at, and the begin of its time: `scope`."""
+    since_option = click.option(
         "--since",
-        default=default,
-        show_default=default is not None,
+        default=since,
+        show_default=since is not None,
         metavar="TIME",
         help="Only from this time on: a time such as 2026-11-22T08:00Z, or a duration before now"
         " such as 12h or 7d.",
     )
+    return gathered("scope", scope_of, group_option(required=requires_group), since_option)
 
 
 def scope_of(groups: Sequence[str], since: str | None) -> Scope:
@@ -260,16 +263,6 @@ def since_of(text: str, now_ms: int) -> int:
     if since_ms > now_ms:
         raise ConfigurationError("--since", text, _A_PAST_TIME)
     return max(0, since_ms)
-
-
-def place_of(folder: str, master: str, jars: str, settings: Sequence[str]) -> Place:
-    """A place from the options of a command."""
-    return Place(
-        folder=folder,
-        master=master,
-        jars=tuple(jar for jar in jars.split(",") if jar),
-        settings=pairs(settings, "--conf"),
-    )
 
 
 def kafka_options(config: Mapping[str, str], further: Mapping[str, str]) -> dict[str, str]:

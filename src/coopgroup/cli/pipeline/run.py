@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,30 +18,24 @@ import click
 from coopgroup.cli.pipeline.advise import advice_for
 from coopgroup.cli.pipeline.jobs import (
     all_partitions,
-    brokers_of,
     compute_lag,
     read_history,
     require_some,
 )
 from coopgroup.cli.pipeline.options import (
-    broker_options,
-    group_option,
-    one_line,
-    place_of,
-    place_options,
-    scope_of,
-    since_option,
+    Place,
+    cluster_options,
+    scope_options,
+    tables_options,
 )
-from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.spark.session import require_spark
+from coopgroup.errors import PipelineError
+from coopgroup.pipeline.spark.session import one_line
 
 if TYPE_CHECKING:
     from coopgroup.pipeline.ends import Brokers
     from coopgroup.pipeline.scope import Scope
     from coopgroup.pipeline.sources import Source
     from coopgroup.pipeline.tables import Tables
-
-__all__ = ["command"]
 
 _TOPIC: Final = "__consumer_offsets"
 _COUNTED: Final = (
@@ -51,9 +45,8 @@ _COUNTED: Final = (
 
 
 @click.command("run")
-@place_options
-@broker_options
-@group_option()
+@tables_options
+@cluster_options
 @click.option(
     "--reset",
     type=click.Choice(["earliest", "latest"]),
@@ -61,7 +54,7 @@ _COUNTED: Final = (
     show_default=True,
     help="auto.offset.reset of the consumers.",
 )
-@since_option("7d")
+@scope_options("7d")
 @click.option(
     "--move-cost-ms",
     type=click.IntRange(min=0, max=3_600_000),
@@ -69,29 +62,23 @@ _COUNTED: Final = (
 )
 def command(
     *,
-    bootstrap_server: str,
-    config: Sequence[str],
-    kafka_option: Sequence[str],
-    groups: Sequence[str],
+    place: Place,
+    cluster: tuple[Brokers, dict[str, str]],
+    scope: Scope,
     reset: str,
-    since: str,
     move_cost_ms: int | None,
-    **place: Any,  # noqa: ANN401 - the options of a place
 ) -> None:
     """Run history, lag, episodes and advice in one call.
 
     The summary is one JSON object on standard output. History reads all groups. Without --group,
     there is advice on all groups with enough episodes.
     """
-    require_spark()
-    where = place_of(**place)
-    scope = scope_of(groups, since)
-    brokers, options = brokers_of(bootstrap_server, config, kafka_option)
+    brokers, options = cluster
     source = brokers.source(_TOPIC, "no group has ever committed")
     options |= all_partitions(brokers, _TOPIC)
     seconds: dict[str, float] = {}
     with _timed("spark", seconds):
-        tables = where.tables(is_brief=True)
+        tables = place.tables(is_brief=True)
     with one_line():
         _compute(tables, brokers, options, source, reset, scope, seconds)
         with _timed("advice", seconds):
@@ -114,7 +101,7 @@ def _compute(
     from coopgroup.pipeline.episodes.job import write_episodes  # noqa: PLC0415 - needs the extra
 
     with _timed("history", seconds):
-        read_history(tables, options, source)
+        read_history(tables, brokers, options, source)
         require_some(tables, source.topic)
     with _timed("lag", seconds):
         compute_lag(tables, brokers, reset, scope, None)

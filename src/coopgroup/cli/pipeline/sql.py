@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from rich.table import Table
 from rich.text import Text
 
-from coopgroup.cli.pipeline.options import one_line, place_of, place_options
+from coopgroup.cli.pipeline.options import Place, tables_options
 from coopgroup.cli.simulated import print_table
-from coopgroup.pipeline.spark.session import require_spark
+from coopgroup.pipeline.spark.session import one_line
 from coopgroup.printable import printable, printable_json
 from coopgroup.report.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-__all__ = ["command"]
 
 _ROWS_MAX: Final = 1_000
 _NUMBERS: Final = frozenset({"smallint", "int", "bigint", "double"})
@@ -25,20 +23,18 @@ _NUMBERS: Final = frozenset({"smallint", "int", "bigint", "double"})
 
 @click.command("sql")
 @click.argument("query")
-@place_options
+@tables_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a row, of all rows.")
-def command(query: str, *, as_json: bool, **place: Any) -> None:  # noqa: ANN401 - the options of a place
+def command(query: str, *, as_json: bool, place: Place) -> None:
     """Answer a QUERY over the tables, in the SQL of Spark.
 
     Beside the tables there are views: owners, outages_by_day, lag_by_hour, moves_by_trigger and
     worst_rebalances. Tables and views show complete batches only.
     """
-    require_spark()
-    where = place_of(**place)
-    where.require_folder()
+    place.require_folder()
     from coopgroup.pipeline.views import create_views  # noqa: PLC0415 - needs the extra
 
-    tables = where.tables(is_brief=True)
+    tables = place.tables(is_brief=True)
     with one_line():
         create_views(tables.spark, tables.folder)
         found = tables.spark.sql(query)

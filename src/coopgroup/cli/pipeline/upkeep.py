@@ -1,49 +1,28 @@
-"""`coopgroup pipeline convert` and `optimize`: upkeep of a folder of tables."""
+"""`coopgroup pipeline optimize`: upkeep of a folder of tables."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from attrs import asdict
 
-from coopgroup.cli.pipeline.options import one_line, place_of, place_options
+from coopgroup.cli.pipeline.options import Place, tables_options
 from coopgroup.errors import ConfigurationError
-from coopgroup.pipeline.spark.session import require_spark
+from coopgroup.pipeline.spark.session import one_line
 from coopgroup.report.wording import counted
 
 if TYPE_CHECKING:
     from coopgroup.pipeline.upkeep import Compaction
-
-__all__ = ["convert", "optimize"]
 
 _RETENTION_HOURS: Final = 168
 _SAFE_HOURS: Final = 24
 _BYTES_PER_MB: Final = 1_000_000
 
 
-@click.command("convert")
-@place_options
-def convert(**place: Any) -> None:  # noqa: ANN401 - the options of a place
-    """Convert tables of release 0.1 (plain Parquet) to Delta Lake.
-
-    The old files stay, in the folder converted-v1: delete it when you like. Lag and episodes are
-    not converted: run their jobs again.
-    """
-    require_spark()
-    where = place_of(**place)
-    where.require_folder()
-    from coopgroup.pipeline import upkeep  # noqa: PLC0415 - needs the extra
-
-    tables = where.any_tables()
-    with one_line():
-        for name, rows in upkeep.convert(tables).items():
-            click.echo(f"{name}: {counted(rows, 'row')}")
-
-
 @click.command("optimize")
-@place_options
+@tables_options
 @click.option(
     "--retention-hours",
     type=click.IntRange(min=0),
@@ -58,24 +37,22 @@ def optimize(
     retention_hours: int,
     force: bool,
     as_json: bool,
-    **place: Any,  # noqa: ANN401 - the options of a place
+    place: Place,
 ) -> None:
     """Join small files of the tables, and delete replaced files.
 
     Other jobs may run meanwhile.
     """
-    require_spark()
     if retention_hours < _SAFE_HOURS and not force:
         raise ConfigurationError(
             "--retention-hours",
             retention_hours,
             f"at least {_SAFE_HOURS}, so that running readers keep their files, or --force",
         )
-    where = place_of(**place)
-    where.require_folder()
+    place.require_folder()
     from coopgroup.pipeline import upkeep  # noqa: PLC0415 - needs the extra
 
-    tables = where.tables()
+    tables = place.tables()
     with one_line():
         for one in upkeep.optimize(tables, retention_hours):
             click.echo(json.dumps(asdict(one)) if as_json else _line(one))

@@ -56,6 +56,7 @@ from coopgroup.core.telemetry.records import (
 )
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
+Float64Array: TypeAlias = npt.NDArray[np.float64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 
@@ -200,6 +201,20 @@ class Ledger:
         spans = evolve(work, end_ms=np.minimum(work.end_ms, before_ms))
         there = ~first & (spans.end_ms > spans.start_ms)
         return Doubles(spans=spans.take(there), other=work.owner[np.roll(furthest, 1)[there]])
+
+
+@frozen(kw_only=True, eq=False)
+class LagHistory:
+    """Lag of R partitions at S times.
+
+    Attributes:
+        times_ms: int64 (S,): sample times, ascending.
+        lags: (S, R): uncommitted records, 0 while a partition did not exist; NaN if unknown.
+    """
+
+    times_ms: Int64Array
+    lags: Int64Array | Float64Array
+    resources: ResourceSet
 
 
 def gaps_between(covered: Spans, count: int, begin_ms: int, until_ms: int) -> Spans:

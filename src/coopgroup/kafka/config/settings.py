@@ -18,7 +18,6 @@ from confluent_kafka import KafkaError
 from coopgroup.core.member import MemberConfig
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_connection_settings
-from coopgroup.kafka.config.file_limits import FileLimits
 from coopgroup.kafka.config.keys import (
     BELL_TOPIC,
     CONNECTION_KEYS,
@@ -54,6 +53,18 @@ _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9._-]")
 _CLIENT_ID_MAX: Final = 64
 # Keys that a client for look-ups understands beside those of connections.
 _OF_LOGS: Final = ("debug", "log_level", "logger")
+
+
+@frozen(kw_only=True)
+class FileLimits:
+    """Limits of a telemetry file.
+
+    Attributes:
+        max_bytes: size at which the file is rotated, in bytes; 0 for never.
+    """
+
+    max_bytes: int = 100 * 1024 * 1024
+    backups: int = 4
 
 
 @frozen(kw_only=True)

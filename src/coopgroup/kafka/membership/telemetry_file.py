@@ -32,7 +32,7 @@ from typing import Final
 from attrs import define, field
 
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.config.file_limits import FileLimits
+from coopgroup.kafka.config.settings import FileLimits
 from coopgroup.kafka.membership.telemetry_writer import TelemetryWriter
 from coopgroup.telemetry import Envelope, to_json
 from coopgroup.worker import Worker

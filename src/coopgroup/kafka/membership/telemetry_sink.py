@@ -21,7 +21,7 @@ from attrs import define, field
 from coopgroup.core.member import Action
 from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.config.file_limits import FileLimits
+from coopgroup.kafka.config.settings import FileLimits
 from coopgroup.kafka.membership.event_log import is_heard, log
 from coopgroup.kafka.rpc.outcomes import HandshakeError
 from coopgroup.telemetry import (
@@ -39,6 +39,7 @@ from coopgroup.telemetry import (
     RoundRefused,
     StateChanged,
     SubscriptionUnreadable,
+    UserDataUnreadable,
     WorkFailed,
     to_json,
 )
@@ -57,6 +58,7 @@ _WARNINGS: Final = (
     CommitFailed,
     RoundRefused,
     SubscriptionUnreadable,
+    UserDataUnreadable,
     WorkFailed,
 )
 _DEBUG: Final = (StateChanged, RequestRefused)

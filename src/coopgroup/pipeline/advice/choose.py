@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 from attrs import define, evolve, field, frozen
 
+from coopgroup.errors import PipelineError
 from coopgroup.pipeline.advice.cost import (
     LADDER_MS,
     MoveCost,
@@ -50,7 +51,6 @@ from coopgroup.pipeline.advice.cost import (
     worth_trying,
 )
 from coopgroup.pipeline.advice.history import span_words
-from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.replay import FIGURES
 
 if TYPE_CHECKING:

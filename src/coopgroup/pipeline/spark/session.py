@@ -33,10 +33,14 @@ from tempfile import gettempdir
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from coopgroup.errors import ConfigurationError, MissingExtraError
+from coopgroup.errors import (
+    ConfigurationError,
+    KafkaFetchError,
+    MissingExtraError,
+    PipelineError,
+    ToolMissingError,
+)
 from coopgroup.extras import install_command
-from coopgroup.pipeline.errors import PipelineError
-from coopgroup.testing.errors import KafkaFetchError, ToolMissingError
 from coopgroup.testing.maven import build_once, cache_root, copy_jars, find_java
 from coopgroup.worker import Worker
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from attrs import frozen
 
-from coopgroup.core.telemetry.lag_history import LagHistory
+from coopgroup.core.telemetry.ledger import LagHistory
 from coopgroup.report.history.names import named
 from coopgroup.report.history.rounds import RoundRow, round_rows
 from coopgroup.report.history.timeline import unowned_counts

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from attrs import frozen
 
 from coopgroup.core.model import NOBODY
-from coopgroup.core.telemetry.lag_history import LagHistory
+from coopgroup.core.telemetry.ledger import LagHistory
 from coopgroup.telemetry import Ledger
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]

@@ -22,7 +22,7 @@ from attrs import define, field
 from coopgroup.core.leader import Lags
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.resource_set import Int64Array
-from coopgroup.core.telemetry.lag_history import LagHistory
+from coopgroup.core.telemetry.ledger import LagHistory
 
 Float64Array = npt.NDArray[np.float64]
 

@@ -12,7 +12,7 @@ import pytest
 
 from coopgroup.cli.app import run
 from coopgroup.cli.pipeline import jobs
-from coopgroup.pipeline.errors import PipelineError
+from coopgroup.errors import PipelineError
 
 
 @pytest.mark.parametrize("job", ["history", "lag", "telemetry", "episodes", "run"])

@@ -210,40 +210,28 @@ def test_topics_without_a_subscription_are_not_looked_up() -> None:
 # --- honest assignments of other topics --------------------------------------------------------
 
 
-def test_assignment_of_the_subscription_before_is_taken() -> None:
+@pytest.mark.parametrize(
+    ("topics", "assigned"), [(("U",), HELD), (("T", "secret"), FOREIGN)], ids=["before", "now"]
+)
+def test_assignment_of_the_subscription_before_or_now_is_taken(
+    topics: tuple[str, ...], assigned: ResourceSet
+) -> None:
     """The leader read the join, which has the earlier topics; the next join follows already."""
-    driven = joining()
-    driven.give(SubscriptionChanged(topics=("U",))).join()
-    driven.sync(HELD)
-    assert refused(driven) == []
-    assert driven.member.owned == HELD
+    driven = joining().give(SubscriptionChanged(topics=topics)).join().sync(assigned)
+    assert (refused(driven), driven.member.owned) == ([], assigned)
     assert driven.member.state is MemberState.JOINING
 
 
-def test_assignment_of_a_topic_that_was_just_subscribed_is_taken() -> None:
-    driven = joining()
-    driven.give(SubscriptionChanged(topics=("T", "secret"))).join()
-    assert driven.sync(FOREIGN).member.owned == FOREIGN
-
-
-def test_member_that_hands_over_keeps_its_partitions_and_gets_no_others() -> None:
-    driven = stable()
-    driven.give(SubscriptionChanged(topics=(), hands_over=True)).join(2)
-    driven.sync(FOREIGN)
-    assert driven.member.owned == HELD
-    assert driven.revoked() == []
-
-
-def test_member_that_subscribes_again_after_it_handed_over_keeps_what_the_leader_left_to_it() -> (
-    None
-):
-    """The leader read the join that handed over; the next join follows already."""
-    driven = stable()
-    driven.give(SubscriptionChanged(topics=(), hands_over=True))
-    driven.give(SubscriptionChanged(topics=("U",))).join(2)
-    driven.sync(FOREIGN)
-    assert driven.member.owned == HELD
-    assert driven.revoked() == []
+@pytest.mark.parametrize("subscribes_again", [False, True])
+def test_member_that_hands_over_keeps_its_partitions_and_gets_no_others(
+    *, subscribes_again: bool
+) -> None:
+    """The leader read the join that handed over, also if the next join follows already."""
+    driven = stable().give(SubscriptionChanged(topics=(), hands_over=True))
+    if subscribes_again:
+        driven.give(SubscriptionChanged(topics=("U",)))
+    driven.join(2).sync(FOREIGN)
+    assert (driven.member.owned, driven.revoked()) == (HELD, [])
 
 
 def test_static_member_with_another_subscription_says_nothing_about_its_old_assignment() -> None:

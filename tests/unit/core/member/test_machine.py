@@ -1,5 +1,7 @@
 """Effects of events on a member: rounds, revocations, losses, leaving, time."""
 
+from collections.abc import Callable
+
 import pytest
 
 from coopgroup.core.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
@@ -102,19 +104,15 @@ def test_heartbeat_of_the_old_generation_when_a_join_is_on_its_way_is_ignored() 
     assert (driven.member.state, driven.member.owned) == (MemberState.SYNCING, HELD)
 
 
-def test_coordinator_when_it_moved_while_a_join_waits_is_joined_anew() -> None:
-    """The old coordinator will never answer the join."""
-    driven = rejoining().heartbeat(ErrorCode.NOT_COORDINATOR).find(OTHER_NODE)
+@pytest.mark.parametrize("reach", [rejoining, syncing_again])
+def test_coordinator_when_it_moved_while_a_join_or_a_sync_waits_is_joined_anew(
+    reach: Callable[[], DrivenMember],
+) -> None:
+    """The old coordinator will never answer the join, and the new one knows of no round."""
+    driven = reach().heartbeat(ErrorCode.NOT_COORDINATOR).find(OTHER_NODE)
     assert driven.effects[0] == CancelJoin()
     assert driven.request(Kind.JOIN_GROUP).coordinator == OTHER_NODE
-    assert claims_of(driven) == (("T",), HELD, 1)
-
-
-def test_coordinator_when_it_moved_while_a_sync_waits_is_joined_anew() -> None:
-    """The new coordinator does not know of the round."""
-    driven = syncing_again().heartbeat(ErrorCode.NOT_COORDINATOR).find(OTHER_NODE)
-    assert driven.member.state is MemberState.JOINING
-    assert driven.request(Kind.JOIN_GROUP).coordinator == OTHER_NODE
+    assert (driven.member.state, claims_of(driven)) == (MemberState.JOINING, (("T",), HELD, 1))
 
 
 # --- what a round says -------------------------------------------------------------------------
@@ -141,7 +139,7 @@ def test_static_member_when_its_assignment_is_replayed_is_not_harmed() -> None:
     assert driven.granted() == [HELD]
     assert driven.revoked() == []
     assert claims_of(driven) == (("T",), HELD, 5)
-    delayed = static(joining()).join(5).sync(HELD, delay_ms=500).wait(500)
+    delayed = static(joining()).join(5).sync(HELD, rejoin_in_ms=500).wait(500)
     assert claims_of(delayed) == (("T",), HELD, 5)
 
 

@@ -28,8 +28,7 @@ def test_scale_up_when_rationed_moves_a_few_each_interval() -> None:
     drill = _twelve()
     told = drill.join("B").round(10)
     assert (_revoked(told), told["B"], drill.timeout_ms) == (2, (NOTHING, NOTHING), 0)
-    assert drill.state is not None
-    assert drill.state.next_round_ms == 1_010
+    assert drill.memory.next_round_ms == 1_010
     told = drill.round(25)
     assert (steady(told), len(drill.owned()["B"]), drill.timeout_ms) == (True, 2, 985)
     assert len(drill.listed("waiting")["T"]) == 4
@@ -39,7 +38,7 @@ def test_scale_up_when_rationed_moves_a_few_each_interval() -> None:
     assert _revoked(drill.round(2_010)) == 2
     told = drill.round(2_020)
     assert (steady(told), len(drill.owned()["B"]), drill.timeout_ms) == (True, 6, 0)
-    assert drill.state.next_round_ms is None
+    assert drill.memory.next_round_ms is None
 
 
 def test_batches_when_there_is_no_interval_follow_in_the_round_that_grants() -> None:
@@ -100,9 +99,8 @@ def test_balance_exchanges_a_hot_partition_for_a_cold_one() -> None:
     owned = drill.owned()
     assert sorted(map(len, owned.values())) == [2, 2, 2, 2]
     assert [sum(HOT["T"][one] for one in has) > 500 for has in owned.values()].count(True) == 2
-    assert drill.state is not None
-    assert (drill.state.moves_pending, drill.state.next_round_ms) == (False, None)
-    assert not drill.state.planned
+    assert (drill.memory.moves_pending, drill.memory.next_round_ms) == (False, None)
+    assert not drill.memory.planned
 
 
 def test_balance_when_a_member_joined_gives_it_its_share_first() -> None:

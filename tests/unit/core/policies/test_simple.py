@@ -12,7 +12,7 @@ from tests.support.policy_drill import Drill
 def settled(**owned: list[int]) -> Drill:
     """A group under the sticky assignor, which the document's examples assume."""
     drill = Drill(policy=SimplePolicy())
-    drill.settle(**owned)
+    drill.settle(0, **owned)
     return drill
 
 

@@ -46,12 +46,10 @@ def group_of(policy: Policy, count: int, *members: str) -> WarmGroup:
 def test_move_to_a_cold_member_waits_for_its_warm_up(policy: Policy) -> None:
     group = group_of(policy, 4, "a")
     group.add("b")
-    group.round()
+    plan = group.round().plan
     assert group.owned() == {"a": [0, 1, 2, 3], "b": []}
     assert group.warmups() == {"b": [1, 3]}
-    assert group.decision is not None
-    assert not group.decision.plan.follow_up
-    assert group.decision.plan.waiting.tolist() == [False, True, False, True]
+    assert (plan.follow_up, plan.waiting.tolist()) == (False, [False, True, False, True])
     group.warms_up("b", 1)
     group.settle()
     assert group.owned() == {"a": [0, 2, 3], "b": [1]}
@@ -98,9 +96,7 @@ def test_range_assignor_keeps_its_own_choice() -> None:
 def test_time_out_when_the_option_says_move_moves_cold() -> None:
     group = group_of(simple(timeout_ms=1_000), 2, "a")
     group.add("b")
-    group.round()
-    assert group.state is not None
-    assert group.state.next_round_ms == group.now_ms + 1_000
+    assert group.round().state.next_round_ms == group.now_ms + 1_000
     group.round(after_ms=999)
     assert group.owned() == {"a": [0, 1], "b": []}
     group.settle()
@@ -129,7 +125,7 @@ def test_lost_resources_wait_only_as_far_as_no_member_is_warm() -> None:
     del group.members["c"]
     decision = group.round()
     assert group.owned() == {"a": [0, 3], "b": [1, 2, 4]}
-    assert decision.plan.scheduled_rebalance_timeout_ms == DELAY_MS
+    assert decision.plan.rejoin_in_ms == DELAY_MS
     group.round(after_ms=DELAY_MS)
     group.settle()
     assert group.owned() == {"a": [0, 3, 5], "b": [1, 2, 4]}
@@ -140,10 +136,9 @@ def test_lost_resource_goes_to_the_warm_member_with_the_smallest_share() -> None
     group.add("a", 0, 1, 2, warm=[6])
     group.add("b", 3, 4, warm=[6])
     group.add("c", 5, warm=None)
-    group.round()
+    decision = group.round()
     assert group.owned() == {"a": [0, 1, 2], "b": [3, 4, 6], "c": [5]}
-    assert group.decision is not None
-    assert group.decision.state.next_round_ms == group.now_ms + 1, "a round follows that levels"
+    assert decision.state.next_round_ms == group.now_ms + 1, "a round follows that levels"
 
 
 # --- standbys -----------------------------------------------------------------------------------
@@ -193,11 +188,10 @@ def test_state_with_warm_ups_survives_json() -> None:
     group.add("b")
     group.round()
     group.declines("b", *group.warmups()["b"][:1])
-    group.round()
-    assert group.state is not None
-    row = state_to_json(group.state)
+    state = group.round().state
+    row = state_to_json(state)
     assert {"warmups", "receivers", "refused"} <= row.keys()
-    assert state_from_json(row) == group.state
+    assert state_from_json(row) == state
     with pytest.raises(ConfigurationError, match=r"^state\.warmups\.since_ms: "):
         state_from_json(row | {"warmups": row["warmups"] | {"since_ms": []}})
 

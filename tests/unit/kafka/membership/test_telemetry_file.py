@@ -17,7 +17,7 @@ import pytest
 
 from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.config.file_limits import FileLimits
+from coopgroup.kafka.config.settings import FileLimits
 from coopgroup.kafka.membership.telemetry_file import TelemetryFile
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.telemetry import Envelope, ResourcesStarted
@@ -27,7 +27,7 @@ WAIT_S = 60.0  # of a wait that an event ends
 # Appends 300 records to a file that several processes share.
 WRITER = """
 import sys
-from coopgroup.kafka.config.file_limits import FileLimits
+from coopgroup.kafka.config.settings import FileLimits
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.core.model import ResourceSet
 from coopgroup.telemetry import ResourcesStarted

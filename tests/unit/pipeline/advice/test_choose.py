@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from coopgroup.errors import PipelineError
 from coopgroup.pipeline.advice.choose import Advice, advise, sampled
 from coopgroup.pipeline.advice.cost import MoveCost, deferred, with_warmups
 from coopgroup.pipeline.advice.history import Episode, Observed
-from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.replay import FIGURES
 from coopgroup.simulator.scenario import Choice
 from tests.unit.pipeline.return_times import FAMILIES, Array, Cells, history, on_grid

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
-from coopgroup.pipeline.errors import PipelineError
+from coopgroup.errors import PipelineError
 from coopgroup.pipeline.spark import session
 from coopgroup.pipeline.spark.session import (
     connector_jars,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.telemetry.lag_history import LagHistory
+from coopgroup.core.telemetry.ledger import LagHistory
 from coopgroup.report.history.lag_lines import lag_lines
 from tests.support.ledgers import ledger_of
 

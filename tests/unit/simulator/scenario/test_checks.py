@@ -1,6 +1,7 @@
 """Scenarios made by hand: as values, and under the same rules as files."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -25,74 +26,51 @@ SCENARIO = Scenario(
 )
 
 
-@pytest.mark.parametrize(
-    ("broken", "message"),
-    [
-        (
-            evolve(SCENARIO, events=(Crash(at_ms=0, member="m"), Crash(at_ms=1000, member="m"))),
-            "events[1].at_ms: got 1000, expected a time before duration_ms (1000)",
-        ),
-        (evolve(SCENARIO, members=()), "members: got [], expected at least one set of members"),
-        (evolve(SCENARIO, topics=()), "topics: got [], expected at least one topic"),
-        (evolve(SCENARIO, topics=(TOPIC, TOPIC)), "topics.t: got 't', expected every topic once"),
-        (
-            evolve(SCENARIO, policies=(Choice(name="simple"), Choice(name="simple"))),
-            "policies: got 'simple', expected every policy once",
-        ),
-        (
-            evolve(SCENARIO, group=Group(policy=Choice(name="simple", options={"x": 1}))),
-            ("group.policy: option of policy simple: got 'x', expected one of warmup"),
-        ),
-        (
-            evolve(SCENARIO, settle_ms=0),
-            (
-                "settle_ms: got 0, expected at least 3012, the time of a heartbeat and two rounds, "
-                "so that the group can converge"
-            ),
-        ),
-        (
-            evolve(SCENARIO, network=Network(delay_ms=Span(low=1, high=100_000))),
-            (
-                "network.delay_ms: got 100000, expected less than half of group.session_timeout_ms "
-                "(45000), so that heartbeats are answered in time"
-            ),
-        ),
-    ],
-)
-def test_a_scenario_that_cannot_be_played_is_refused(broken: Scenario, message: str) -> None:
+SIMPLE = Choice(name="simple")
+# fmt: off
+BROKEN: list[tuple[dict[str, Any], str]] = [
+    ({"events": (Crash(at_ms=0, member="m"), Crash(at_ms=1000, member="m"))},
+     "events[1].at_ms: got 1000, expected a time before duration_ms (1000)"),
+    ({"members": ()}, "members: got [], expected at least one set of members"),
+    ({"topics": ()}, "topics: got [], expected at least one topic"),
+    ({"topics": (TOPIC, TOPIC)}, "topics.t: got 't', expected every topic once"),
+    ({"policies": (SIMPLE, SIMPLE)}, "policies: got 'simple', expected every policy once"),
+    ({"group": Group(policy=Choice(name="simple", options={"x": 1}))},
+     "group.policy: option of policy simple: got 'x', expected one of warmup"),
+    ({"settle_ms": 0}, ("settle_ms: got 0, expected at least 3012, the time of a heartbeat and two "
+                        "rounds, so that the group can converge")),
+    ({"network": Network(delay_ms=Span(low=1, high=100_000))},
+     ("network.delay_ms: got 100000, expected less than half of group.session_timeout_ms (45000), "
+      "so that heartbeats are answered in time")),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("change", "message"), BROKEN)
+def test_a_scenario_that_cannot_be_played_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        check_scenario(broken)
+        check_scenario(evolve(SCENARIO, **change))
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize(
-    ("kind", "fields", "message"),
-    [
-        (Crash, {"at_ms": -1, "member": "m"}, "at_ms: got -1, expected an integer from 0 to 10000"),
-        (Group, {"session_timeout_ms": 0}, "session_timeout_ms: got 0, expected an integer from 1"),
-        (Topic, {"name": "", "partitions": 1, "rate_per_s": (0.0,)}, "name: got '', expected a na"),
-        (
-            Topic,
-            {"name": "t", "partitions": 1, "rate_per_s": (0.0,), "weights": (1, 2)},
-            "weights: got [1, 2], expected as many numbers as partitions (1)",
-        ),
-        (
-            Topic,
-            {"name": "t", "partitions": 2, "rate_per_s": (0.0,)},
-            "rate_per_s: got [0.0], expected as many numbers as partitions (2)",
-        ),
-        (
-            Topic,
-            {"name": "t", "partitions": 1, "rate_per_s": (0.0,), "weights": (-1,)},
-            "weights[0]: got -1, expected an integer from 0 to",
-        ),
-        (
-            Cost,
-            {"stop_ms": Span(2, 1)},
-            "stop_ms: got [2, 1], expected the smaller number before the larger",
-        ),
-    ],
-)
+T1: dict[str, object] = {"name": "t", "partitions": 1, "rate_per_s": (0.0,)}
+# fmt: off
+OUT_OF_BOUNDS: list[tuple[Callable[..., object], dict[str, object], str]] = [
+    (Crash, {"at_ms": -1, "member": "m"}, "at_ms: got -1, expected an integer from 0 to 10000"),
+    (Group, {"session_timeout_ms": 0}, "session_timeout_ms: got 0, expected an integer from 1"),
+    (Topic, T1 | {"name": ""}, "name: got '', expected a na"),
+    (Topic, T1 | {"weights": (1, 2)},
+     "weights: got [1, 2], expected as many numbers as partitions (1)"),
+    (Topic, T1 | {"partitions": 2},
+     "rate_per_s: got [0.0], expected as many numbers as partitions (2)"),
+    (Topic, T1 | {"weights": (-1,)}, "weights[0]: got -1, expected an integer from 0 to"),
+    (Cost, {"stop_ms": Span(2, 1)},
+     "stop_ms: got [2, 1], expected the smaller number before the larger"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("kind", "fields", "message"), OUT_OF_BOUNDS)
 def test_a_value_out_of_its_bounds_is_refused_when_it_is_made(
     kind: Callable[..., object], fields: dict[str, object], message: str
 ) -> None:

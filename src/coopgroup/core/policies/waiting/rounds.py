@@ -23,7 +23,6 @@ from coopgroup.core.policies.stopping import (
 )
 from coopgroup.core.policies.unclaimed import Unclaimed, find_unclaimed, remember_round
 from coopgroup.core.policies.waiting.changes import changed_for_good
-from coopgroup.core.policies.waiting.initial import initial_until_ms
 from coopgroup.core.policies.waiting.lag_moves import lag_moves
 from coopgroup.core.policies.waiting.losses import Losses, follow_losses
 from coopgroup.core.policies.waiting.moves import (
@@ -221,7 +220,7 @@ def _look(group: GroupSnapshot, context: RoundContext, delays: Delays) -> _Outlo
         unclaimed=unclaimed,
         losses=follow_losses(group, context, unclaimed, delays.loss_ms),
         stopping=stopping_claims(group, context),
-        initial_until_ms=initial_until_ms(group, context, delays.initial_ms),
+        initial_until_ms=_initial_until_ms(group, context, delays.initial_ms),
     )
 
 
@@ -238,7 +237,7 @@ def _begun(group: GroupSnapshot, context: RoundContext, outlook: _Outlook, delay
     if not delays.loss_ms:
         return True
     if state is None:
-        return any(member.remaining_loss_ms is not None for member in group.members)
+        return any(member.rejoins_to_move for member in group.members)
     return (
         state.moves_pending
         or outlook.losses.expired
@@ -351,8 +350,41 @@ def _moves_due_ms(group: GroupSnapshot, context: RoundContext, interval_ms: int)
     if context.state is not None:
         due_ms = context.state.moves_due_ms
     else:
-        known = [m.remaining_delay_ms for m in group.members if m.remaining_delay_ms is not None]
+        known = [m.rejoin_in_ms for m in group.members if m.rejoin_in_ms is not None]
         due_ms = now_ms + min(known) if known else None
     if due_ms is None or due_ms <= now_ms or not interval_ms:
         return None
     return min(due_ms, now_ms + interval_ms)
+
+
+def _initial_until_ms(
+    group: GroupSnapshot, context: RoundContext, initial_delay_ms: int
+) -> int | None:
+    """Return until when the group's first resources are withheld, or None.
+
+    A leader that did not begin the wait continues with the remaining time that its members know. A
+    change of leaders shortens the wait and never restarts it.
+
+    Args:
+        group: the group.
+        context: context of the round.
+        initial_delay_ms: how long the first members wait; 0 for not at all.
+    """
+    until_ms = None if context.state is None else context.state.initial_until_ms
+    forms = _knows_of_no_owner(context) and not group.claim_members.size
+    if until_ms is None and initial_delay_ms and forms:
+        known = [m.rejoin_in_ms for m in group.members if m.rejoin_in_ms is not None]
+        until_ms = context.now_ms + min([*known, initial_delay_ms])
+    # Design II: "use the deferment process to allow other members to join in that period". Without
+    # a wait, new subscriptions "should be resolved immediately", also while lost resources wait.
+    return until_ms if until_ms is not None and context.now_ms < until_ms else None
+
+
+def _knows_of_no_owner(context: RoundContext) -> bool:
+    """Return whether the leader has decided no round of the group and knows no owned resource.
+
+    The memory of refused rounds alone is blind and names no resource. Without this case, a group
+    whose first round was refused would share its resources before the other members arrive.
+    """
+    state = context.state
+    return state is None or (state.blind and not state.known and not state.granted)

@@ -102,8 +102,7 @@ def test_leader_when_it_bounces_slowly_disturbs_nobody(claims: bool) -> None:
 
 def test_change_when_the_leader_is_of_an_earlier_release_is_seen_by_what_it_knows() -> None:
     drill = _six(DeferredPolicy())
-    assert drill.state is not None
-    drill.state = attrs.evolve(drill.state, subscriptions=(), subscription_of=())
+    drill.state = attrs.evolve(drill.memory, subscriptions=(), subscription_of=())
     drill.actors["C"].topics = ("T", "U")
     assert _revoked(drill.round(10)) == []
 

@@ -84,8 +84,7 @@ def test_case_07_resources_when_created_or_deleted_in_the_window_are_dealt_with_
     drill.existing = {"T": [1, 2, 3, 5, 6]}
     drill.round(20)
     assert (drill.listed("lost"), drill.timeout_ms) == (NOTHING, 0)
-    assert drill.state is not None
-    assert drill.state.losses == ()
+    assert drill.memory.losses == ()
 
 
 def test_case_08_delay_when_0_is_none_at_all() -> None:
@@ -125,8 +124,7 @@ def test_kafka_9184_delay_when_nothing_is_lost_any_more_is_over() -> None:
     drill.actors["D"] = gone
     drill.round(10)
     assert (drill.timeout_ms, drill.round(20) and drill.timeout_ms) == (0, 0)
-    assert drill.state is not None
-    assert drill.state.next_round_ms is None
+    assert drill.memory.next_round_ms is None
 
 
 def test_kafka_9841_resource_when_claimed_twice_is_stopped_by_both_and_granted_once() -> None:

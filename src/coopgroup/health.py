@@ -1,4 +1,7 @@
-"""`serve`: `/livez`, `/readyz` and `/metrics` on a small server of one thread.
+"""Probes of a process: is it alive, and does it take part in its groups?
+
+`serve` starts a small HTTP server for Kubernetes and Prometheus, with `/livez`, `/readyz` and
+`/metrics`. It answers from the members' `health()`, and needs no library beyond Python's own.
 
 The server has a thread of its own, so it answers while a handler of the application hangs. This is
 the case in which a probe must answer. On this thread an event loop reads all requests side by side.
@@ -8,20 +11,24 @@ So a client that drips its request holds no thread, and keeps no probe out.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import json
+import math
+import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
-from attrs import define
+from attrs import define, frozen
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.health.answers import Answer, live, ready
-from coopgroup.health.hosts import is_loopback, is_own_host
-from coopgroup.kafka.health.value import DEFAULT_LIMITS, Health, HealthLimits
+from coopgroup.kafka.health.value import DEFAULT_LIMITS, Health, HealthLimits, StuckPartition
 from coopgroup.worker import Worker
+
+__all__ = ["Health", "HealthLimits", "HealthServer", "StuckPartition", "serve"]
 
 _PORT_MAX: Final = 65_535
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -36,6 +43,10 @@ _CROWD_S: Final = 1.0
 _BACKLOG: Final = 128
 _HEAD_BYTES_MAX: Final = 32_768
 _CLOSE_S_MAX: Final = 60.0
+_OK: Final = 200
+_UNAVAILABLE: Final = 503
+_LOOPBACK_NAMES: Final = ("localhost", "ip6-localhost")
+_HOST: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*))(?::\d*)?", re.ASCII)
 _PARTS: Final = 3  # of the first line: method, path and version
 
 
@@ -143,6 +154,51 @@ def serve(
         if not callable(getattr(one, "health", None)):
             raise ConfigurationError("members", one, "an object with health()")
     return HealthServer((host, port), members, metrics, limits)
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+@frozen
+class Answer:
+    """An HTTP answer: status, type of the content, content."""
+
+    status: int
+    kind: str
+    content: bytes
+
+
+def live(members: Iterable[Health], limits: HealthLimits) -> Answer:
+    """Return 200 if no member is stuck, else 503 with the problems of each member."""
+    found = [_told(one, one.problems(limits)) for one in members]
+    return _answer(found, is_good=not any(one["problems"] for one in found))
+
+
+def ready(members: Iterable[Health]) -> Answer:
+    """Return 200 if all members are in their groups, else 503; partitions are not required."""
+    known = list(members)
+    found = [_told(one, () if one.is_ready else ("not in the group",)) for one in known]
+    return _answer(found, is_good=all(one.is_ready for one in known))
+
+
+def _answer(found: list[dict[str, Any]], *, is_good: bool) -> Answer:
+    content = json.dumps({"ok": is_good, "members": found}, indent=1).encode() + b"\n"
+    return Answer(_OK if is_good else _UNAVAILABLE, "application/json", content)
+
+
+def _told(health: Health, problems: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "group": health.group_id,
+        "client_id": health.client_id,
+        "member_id": health.member_id,
+        "state": health.state,
+        "generation": health.generation,
+        "partitions": len(health.owned),
+        "lease_s": round(health.lease_s, 3) if math.isfinite(health.lease_s) else None,
+        "since_poll_s": round(health.since_poll_s, 3),
+        "problems": list(problems),
+        "group_problems": list(health.group_problems()),
+    }
 
 
 class _Answers:
@@ -277,3 +333,25 @@ def _encoded(answer: Answer, *, with_content: bool = True) -> bytes:
     )
     content = answer.content if with_content else b""
     return "".join(f"{line}\r\n" for line in (*head, "")).encode() + content
+
+
+# --- names of this machine ------------------------------------------------------------------------
+# The remedy against DNS rebinding. A server on a loopback address has this machine's users only.
+# But a foreign web page reaches it in their browser under a name that resolves to this address.
+# The header `Host` then has that name.
+
+
+def is_own_host(header: str) -> bool:
+    """Return whether a `Host` header names this machine: localhost or a loopback address."""
+    found = _HOST.fullmatch(header)
+    return found is not None and is_loopback(found[1] or found[2] or "")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or an address is one of the loopback interface."""
+    if host.lower() in _LOOPBACK_NAMES:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 import urllib.request
@@ -12,12 +13,20 @@ from contextlib import ExitStack, suppress
 import pytest
 from attrs import define, evolve
 
+from coopgroup import health as server_module
+from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
-from coopgroup.health import HealthServer, serve
-from coopgroup.health import server as server_module
-from coopgroup.health.answers import Answer
-from coopgroup.health.server import _Answers, _Requests
-from coopgroup.kafka.health.value import DEFAULT_LIMITS, Health
+from coopgroup.health import (
+    Answer,
+    HealthServer,
+    _Answers,
+    _Requests,
+    is_own_host,
+    live,
+    ready,
+    serve,
+)
+from coopgroup.kafka.health.value import DEFAULT_LIMITS, Health, HealthLimits
 from tests.support.by_hand import Hand, by_hand
 from tests.support.virtual_loop import run_virtual, time_passes
 
@@ -259,3 +268,53 @@ def test_server_without_members_is_refused() -> None:
         serve(0)
     with pytest.raises(ConfigurationError, match=r"expected an object with health\(\)"):
         serve(0, "billing")  # type: ignore[arg-type]
+
+
+STUCK = evolve(FINE, since_poll_s=400.0, owned=ResourceSet({"t": [0]}), lease_s=12.3456)
+LIMITS = HealthLimits()
+
+
+STARTING = evolve(FINE, is_joined=False, generation=-1, state="joining")
+PATIENT = HealthLimits(poll_s=500.0)
+
+
+@pytest.mark.parametrize(
+    ("members", "limits", "is_live", "is_ready"),
+    [
+        pytest.param([FINE, FINE], LIMITS, 200, 200, id="no partitions and no problems"),
+        pytest.param([FINE, STUCK], LIMITS, 503, 200, id="one stuck member is enough"),
+        pytest.param([STUCK], PATIENT, 200, 200, id="limits of the caller"),
+        pytest.param([FINE, STARTING], LIMITS, 200, 503, id="outside of its group"),
+    ],
+)
+def test_status_is_that_of_the_worst_member(
+    members: list[Health], limits: HealthLimits, is_live: int, is_ready: int
+) -> None:
+    assert (live(members, limits).status, ready(members).status) == (is_live, is_ready)
+
+
+def test_content_tells_what_a_person_on_call_asks() -> None:
+    answer = live([STUCK, FINE], LIMITS)
+    assert answer.kind == "application/json"
+    content = json.loads(answer.content)
+    assert content["ok"] is False
+    assert b"poll was not called for 400.0 s (limit 300.0 s)" in answer.content
+    told = [(one["partitions"], one["lease_s"]) for one in content["members"]]
+    assert told == [(1, 12.346), (0, None)]
+
+
+OWN = ("localhost", "LocalHost:80", "127.0.0.1", "127.1.2.3:8080", "[::1]:80", "[::1]", "[::1]:")
+FOREIGN = (
+    *("", "example.com", "localhost.example.com", "10.0.0.1", "[::2]", "0.0.0.1"),
+    *("[::1].evil.example", "[::1]:80.evil", "x[::1]", "[[::1]]", "[::1", "::1", "localhost:80:80"),
+)
+
+
+@pytest.mark.parametrize("host", OWN)
+def test_loopback_names_are_own(host: str) -> None:
+    assert is_own_host(host)
+
+
+@pytest.mark.parametrize("host", FOREIGN)
+def test_all_others_are_foreign(host: str) -> None:
+    assert not is_own_host(host)
