@@ -10,7 +10,6 @@ from coopgroup.late_names import late_names
 
 if TYPE_CHECKING:
     from coopgroup.core.model import (
-        NO_LOSS,
         NOBODY,
         GroupMember,
         GroupSnapshot,
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NOBODY",
-    "NO_LOSS",
     "BalanceRule",
     "BoolArray",
     "Claims",
@@ -99,7 +97,6 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
                 "GroupSnapshot",
                 "MemberClaim",
                 "NOBODY",
-                "NO_LOSS",
                 "ResourceSet",
                 "RoundPlan",
                 "plan_that_moves_nothing",

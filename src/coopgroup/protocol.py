@@ -34,9 +34,10 @@ from coopgroup.core.protocol.subscription import (
 )
 from coopgroup.core.protocol.user_data import decode_user_data, encode_user_data
 from coopgroup.core.protocol.values import (
-    ASSIGNMENT_NEWEST,
+    ASSIGNMENT_VERSION,
     KAFKA_ASSIGNMENT_NEWEST,
     SUBSCRIPTION_NEWEST,
+    USER_DATA_VERSION,
     Assignment,
     KafkaAssignment,
     Subscription,
@@ -44,9 +45,10 @@ from coopgroup.core.protocol.values import (
 )
 
 __all__ = [
-    "ASSIGNMENT_NEWEST",
+    "ASSIGNMENT_VERSION",
     "KAFKA_ASSIGNMENT_NEWEST",
     "SUBSCRIPTION_NEWEST",
+    "USER_DATA_VERSION",
     "Assignment",
     "KafkaAssignment",
     "KafkaProtocol",

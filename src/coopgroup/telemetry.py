@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         StateChanged,
         StopReason,
         SubscriptionUnreadable,
+        UserDataUnreadable,
         WarmupsChanged,
         WorkFailed,
     )
@@ -77,6 +78,7 @@ __all__ = [
     "StateChanged",
     "StopReason",
     "SubscriptionUnreadable",
+    "UserDataUnreadable",
     "WarmEnd",
     "WarmNow",
     "WarmSpan",
@@ -131,6 +133,7 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
                 "StateChanged",
                 "StopReason",
                 "SubscriptionUnreadable",
+                "UserDataUnreadable",
                 "WarmupsChanged",
                 "WorkFailed",
             ),

@@ -249,13 +249,14 @@ def test_page_lists_every_metric_with_its_labels_and_meaning() -> None:
     assert tuple(causes) == METRICS["coopgroup_rebalances_total"].values
 
 
-FIELD = r"^\| `(\w+)` \| (\w+) \| .+ \|$"
+FIELD = r"^\| `(\w+)` \| ([\w ]+) \| .+ \|$"
 WORDS: dict[object, str] = {
     ResourceSet: "resources",
     EndCause: "string",
     StopReason: "string",
     bool: "boolean",
     int: "integer",
+    int | None: "integer or null",
     float: "number",
     str: "string",
     tuple[int, ...]: "integers",

@@ -5,15 +5,17 @@ AdminClient crashes there (librdkafka#5040, #4605).
 """
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from coopgroup.telemetry import RoundDecided
 from coopgroup.testing import KafkaCluster
 from tests.support.coordinators import move_coordinator
 from tests.support.live_group import Crew, playing, produce, unique
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.verify
 
@@ -69,6 +71,36 @@ def test_inherited_partitions_are_fetched_when_the_coordinator_has_moved(
             (one.partition(), one.offset()) for told in crew.messages.values() for one in told
         ]
         assert len(places) == len(set(places))
+
+
+@pytest.mark.slow
+def test_iteration_goes_on_when_the_coordinator_has_moved(
+    cluster: KafkaCluster, topic: str, tmp_path: Path
+) -> None:
+    """`for message in consumer`, as in the README, raises nothing."""
+    with Crew(cluster, tmp_path) as crew:
+        crew.add("a").subscribe([topic])
+        consumer = crew.add("b")
+        consumer.subscribe([topic])
+        del crew.members["b"]
+        heard: list[Message] = []
+
+        def iterate() -> None:
+            with consumer:
+                for message in consumer:
+                    heard.append(message)
+                    if message.value() == b"10":  # the last one
+                        return
+
+        with ThreadPoolExecutor(1) as pool:
+            iterating = pool.submit(iterate)
+            crew.until(lambda: len(consumer.assignment()) == PARTITIONS // 2, "shares")
+            crew.until(lambda: len(heard + crew.messages["a"]) == 10 * PARTITIONS, "all records")
+            move_coordinator(cluster, crew.group_id)
+            crew.remove("a")
+            wait_for(lambda: len(consumer.assignment()) == PARTITIONS, "all partitions")
+            produce(cluster, topic, [11] * PARTITIONS)
+            iterating.result(60)
 
 
 @pytest.mark.slow

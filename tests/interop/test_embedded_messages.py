@@ -103,7 +103,7 @@ def test_kio_when_given_our_bytes_reads_the_value() -> None:
 
 def test_kafkas_readers_when_given_our_assignment_find_what_is_assigned() -> None:
     """They must skip the rest: kafka-python and kio take our `revoked` for the user data."""
-    module = import_module("kio.schema.consumer_protocol_assignment.v2.data")
+    module = import_module("kio.schema.consumer_protocol_assignment.v1.data")
     for vector in OURS:
         row = vector.value or {}
         seen, _ = entity_reader(module.ConsumerProtocolAssignment)(vector.content, 2)

@@ -139,7 +139,7 @@ def damaged(draw: st.DrawFn) -> bytes:
                 topics=("orders", "payments"),
                 owned=ResourceSet({"orders": [0, 5]}),
                 generation=draw(st.integers(-1, 9)),
-                user_data=encode_user_data(UserData(remaining_delay_ms=5, catalogue_version=3)),
+                user_data=encode_user_data(UserData(rejoin_in_ms=5, catalogue_version=3)),
             )
         )
     )
@@ -250,8 +250,9 @@ class Game:
             else:
                 answer = decode_assignment(answers[name], skips_rest=True)
                 assigned = frozenset(answer.assigned)
-                assert answer.scheduled_rebalance_timeout_ms <= WAIT_MS, "waits for too long"
-                wait_ms = max(wait_ms, answer.scheduled_rebalance_timeout_ms)
+                rejoin_in_ms = answer.rejoin_in_ms or 0
+                assert rejoin_in_ms <= WAIT_MS, "waits for too long"
+                wait_ms = max(wait_ms, rejoin_in_ms)
             assert assigned <= frozenset(EXISTING)
             for other, holds in before.items():
                 stays = holds if self.protocol not in KAFKA_PROTOCOLS else frozenset()

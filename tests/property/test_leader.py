@@ -155,7 +155,7 @@ def check_announced(world: World, answers: Mapping[str, Assignment]) -> None:
     assert len(follow_ups) == 1
     for member, person in world.people.items():
         answer = answers[member]
-        assert answer.scheduled_rebalance_timeout_ms == 0
+        assert answer.rejoin_in_ms is None
         if person.readable:
             stops = person.holds - pairs(answer.assigned)
             assert pairs(answer.revoked) == stops

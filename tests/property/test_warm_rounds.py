@@ -117,7 +117,7 @@ class Watch:
             self._check_moves(option_of(group), decision, before)
         running: dict[tuple[str, str, int], int] = {}
         for name, told in group.told.items():
-            warmups = told.warmups or EMPTY
+            warmups = told.warmups
             assert warmups.isdisjoint(told.assigned)
             for pair in warmups:
                 key = (name, pair[0], int(pair[1]))
@@ -141,7 +141,7 @@ class Watch:
         cold = []
         for name, told in self.group.told.items():
             owned, warm = before[name].owned, before[name].warm
-            warmups = told.warmups or EMPTY
+            warmups = told.warmups
             assert warm is not None or not warmups
             lacks = in_bundles(self.group, warmups - (warm or EMPTY))
             cold.append(len(lacks - in_bundles(self.group, owned)))

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from attrs import evolve
 
 from coopgroup.core.model import ResourceSet
-from coopgroup.pipeline.history import commit_records, group_records, history_frames
+from coopgroup.pipeline.episodes.job import checkpointed
+from coopgroup.pipeline.history import (
+    commit_records,
+    consumer_records,
+    consumer_states,
+    group_records,
+    history_frames,
+)
+from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.topic.codec import GroupKey, GroupMember, GroupValue, OffsetKey, OffsetValue
 from coopgroup.pipeline.topic.decoding import RAW
 from coopgroup.protocol import (
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from coopgroup.pipeline.tables import Keep
     from coopgroup.simulator.run import Run
 
 Records = list[tuple[int, bytes, bytes]]
@@ -37,6 +47,26 @@ def raw_frame(spark: SparkSession, records: Iterable[tuple[int, bytes, bytes | N
     ordered = sorted(records, key=lambda record: record[0])
     rows = [(key, value, 0, offset, at_ms) for offset, (at_ms, key, value) in enumerate(ordered)]
     return spark.createDataFrame(rows, RAW)
+
+
+def frames_of(
+    raw: DataFrame,
+    names: Mapping[str, str] = MappingProxyType({}),
+    *,
+    keep: Keep = lambda frame: frame,
+) -> dict[str, DataFrame]:
+    """Return the tables of records that are all there is.
+
+    Args:
+        raw: records, in the columns of `RAW`.
+        names: names of topics, by id.
+        keep: what to do with decoded records, which have several readers.
+    """
+    kinds = (commit_records(raw), group_records(raw), consumer_records(raw))
+    commits, groups, consumers = map(keep, kinds)
+    new = consumers.where("reason is null").select(*TABLES["consumer_records"].schema.names)
+    states = keep(consumer_states(new, new.limit(0), names))
+    return history_frames(commits, groups, consumers, states)
 
 
 def history_of_runs(
@@ -51,9 +81,7 @@ def history_of_runs(
         telemetry = tuple(evolve(one, group=group) for one in run.telemetry)
         records += [*_commits(telemetry), *_rounds(evolve(run, telemetry=telemetry))]
     raw = raw_frame(spark, records)
-    frames = history_frames(
-        commit_records(raw).localCheckpoint(), group_records(raw).localCheckpoint()
-    )
+    frames = frames_of(raw, keep=checkpointed)
     read = ("commits", "generations", "members", "assignments")
     tables = {name: frames[name].localCheckpoint() for name in read} | {"lag": make(spark, "lag")}
     names = {

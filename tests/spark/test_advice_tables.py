@@ -226,10 +226,10 @@ def test_group_of_ours_at_rest_is_as_old_as_its_last_sign_and_its_leaders_tell_i
             "generations": [{"group": "g", "at_ms": 0}],
             "events": [{"group": "g", "at_ms": 8 * DAY_MS}],
             "rounds": [
-                {**led, "at_ms": 5, "scheduled_rebalance_timeout_ms": 60_000},
-                {**led, "at_ms": 6, "scheduled_rebalance_timeout_ms": 0, "lost": 0},
-                {**led, "at_ms": 7, "scheduled_rebalance_timeout_ms": 30_000},
-                {**led, "at_ms": 9, "scheduled_rebalance_timeout_ms": 12_000},
+                {**led, "at_ms": 5, "rejoin_in_ms": 60_000},
+                {**led, "at_ms": 6, "rejoin_in_ms": None, "lost": 0},
+                {**led, "at_ms": 7, "rejoin_in_ms": 30_000},
+                {**led, "at_ms": 9, "rejoin_in_ms": 12_000},
             ],
         },
     )

@@ -128,7 +128,7 @@ def ctrl_c_when(is_so: Callable[[], bool]) -> Iterator[None]:
 
 def commits_of(folder: Path, table: str) -> int:
     """Return the number of commits of a table."""
-    return len(list((folder / "v2" / table / "_delta_log").glob("*.json")))
+    return len(list((folder / "v1" / table / "_delta_log").glob("*.json")))
 
 
 def is_in_a_batch(folder: Path) -> bool:
@@ -138,7 +138,7 @@ def is_in_a_batch(folder: Path) -> bool:
 
 def last_lags(folder: Path) -> list[int]:
     """Return the group's newest lags."""
-    path = str(folder / "v2" / "lag")
+    path = str(folder / "v1" / "lag")
     if not DeltaTable.is_deltatable(path):
         return []
     table = DeltaTable(path).to_pyarrow_table(filters=[("group", "=", GROUP)])

@@ -5,30 +5,28 @@
 
 from __future__ import annotations
 
+import json
+from base64 import urlsafe_b64decode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
 from coopgroup.errors import PipelineError
-from coopgroup.pipeline.history import (
-    commit_records,
-    commits_of,
-    group_records,
-    history_frames,
-    start_history,
-)
+from coopgroup.pipeline.history import commit_records, commits_of, start_history, write_history
 from coopgroup.pipeline.scope import ALL, Scope
 from coopgroup.pipeline.tables import Tables
 from coopgroup.pipeline.topic.codec import GroupKey, GroupMember, GroupValue, OffsetKey, OffsetValue
 from coopgroup.pipeline.topic.decoding import RAW
 from tests.spark.frames import rows
-from tests.spark.simulated import raw_frame
+from tests.spark.simulated import frames_of, raw_frame
 from tests.support.internal_topic import MEMBER, encode_group_value, encode_key, encode_offset_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+VECTORS = Path(__file__).resolve().parents[2] / "protocol" / "vectors"
 TABLE_NAMES = ("commits", "generations", "members", "assignments", "rejected")
 
 
@@ -52,10 +50,6 @@ def group_record(at_ms: int, generation: int, *members: GroupMember) -> tuple[in
         members=members,
     )
     return at_ms, encode_key(GroupKey(group="g")), encode_group_value(value)
-
-
-def frames_of(raw: DataFrame) -> dict[str, DataFrame]:
-    return history_frames(commit_records(raw), group_records(raw))
 
 
 def test_records_become_rows_of_their_tables(spark: SparkSession) -> None:
@@ -103,10 +97,11 @@ def test_what_cannot_be_read_is_kept_with_its_reason(spark: SparkSession) -> Non
     raw = spark.createDataFrame(
         [
             (key, b"\0\x09", 0, 0, 5),
-            (b"\0\3\0\1g", b"\0\0", 0, 1, 6),
+            (b"\0\x0b\0\1g", b"\0\0", 0, 1, 6),
             (None, b"x", 0, 2, 7),
             (*group_record(8, 3, MEMBER, broken)[1:], 0, 3, 8),
             (key, None, 0, 4, 9),
+            (b"\0\3\0\1g", b"\0\0", 0, 5, 10),
         ],
         RAW,
     )
@@ -117,11 +112,79 @@ def test_what_cannot_be_read_is_kept_with_its_reason(spark: SparkSession) -> Non
         (1, "__consumer_offsets", "key", 6),
         (2, "__consumer_offsets", "key", 7),
         (3, "__consumer_offsets", "assignment", 8),
+        (5, "__consumer_offsets", "value", 10),
     ]
     assert "version: 9" in found[0][4]
+    assert "share group" in found[1][4]
     assert "b-1" in found[3][4]
     assert rows(frames["members"], "member_id", "assigned_count") == [("a-1", 2), ("b-1", None)]
     assert len(rows(frames["commits"])) == 1
+
+
+def consumer_records(*given: tuple[int, str, int | None]) -> list[tuple[int, bytes, bytes | None]]:
+    """Return records (time, kind, number of the value or None) of a group, as Kafka writes them."""
+    vectors = json.loads((VECTORS / "internal_topic" / "java.json").read_text())["vectors"]
+    found = []
+    for at_ms, name, number in given:
+        (key,) = (row for row in vectors if (row["kind"], row["name"]) == ("consumer_key", name))
+        values = [
+            bytes.fromhex(row["hex"])
+            for row in vectors
+            if (row["kind"], row["name"]) == ("consumer_value", name)
+        ]
+        raw_key = bytes.fromhex(key["hex"]).replace("größe".encode(), b"billing")
+        found.append((at_ms, raw_key, None if number is None else values[number]))
+    return found
+
+
+JOINED = [(10, "member", 1), (10, "regex", 0), (10, "group", 0), (10, "assignment", 0)]
+LEFT: list[tuple[int, str, int | None]] = [(20, one, None) for one in ("member", "assignment")]
+
+
+def test_records_of_kip_848_become_rows_of_the_same_tables(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Micro-batches continue each other. Commits name a topic that the brokers do not know."""
+    tables = Tables(spark=spark, folder=str(tmp_path))
+    topic_id = UUID(bytes=urlsafe_b64decode("ASNFZ4mrze8AAAAAAAAATQ=="))
+    value = OffsetValue(committed=1, commit_ms=5, topic_id=topic_id)
+    key = encode_key(OffsetKey(group="other", topic="orders", partition=0))
+    asked = []
+
+    def names() -> dict[str, str]:
+        asked.append("names")
+        return {"__________tAAAAAAAAAAA": "paid"}
+
+    batches: list[list[tuple[int, bytes, bytes | None]]] = [
+        [(5, key, encode_offset_value(value))],
+        consumer_records(*JOINED[:3]),
+        consumer_records(*JOINED[3:]),
+        consumer_records(*LEFT, (20, "group", 1)),
+    ]
+    first = 0
+    for batch, records in enumerate(batches):
+        raw = [(*record[1:], 0, first + at, record[0]) for at, record in enumerate(records)]
+        first += len(raw)
+        write_history(spark.createDataFrame(raw, RAW), tables, batch, names=names)
+    read = tables.current().read
+    assert rows(read("generations"), "group", "at_ms", "generation", "member_count") == [
+        ("billing", 10, 7, 1),
+        ("billing", 10, 7, 1),
+        ("billing", 20, 7, 0),
+    ]
+    assert rows(read("members"), "member_id", "topics", "assigned_count") == [
+        ("m-1", ["orders"], 0),
+        ("m-1", ["orders"], 4),
+    ]
+    assert rows(read("assignments"), "at_ms", "topic", "partition") == [
+        (10, "orders", 0),
+        (10, "orders", 1),
+        (10, "orders", 3),
+        (10, "paid", 0),
+    ]
+    assert read("consumer_records").count() == 7
+    assert read("rejected").isEmpty()
+    assert len(asked) == 3
 
 
 def test_groups_of_spark_itself_are_left_out(spark: SparkSession) -> None:
@@ -161,7 +224,7 @@ def write_input(
         first = part * 10
         records = [commit_record(first + number, number) for number in range(5)]
         if not only_commits:
-            records += [group_record(first + 9, part, MEMBER), (first + 9, b"\0\3", None)]
+            records += [group_record(first + 9, part, MEMBER), (first + 9, b"\0\x0b", None)]
         frame = raw_frame(spark, records).coalesce(1)
         frame.write.mode("append").parquet(f"file://{folder}/{part}")
 

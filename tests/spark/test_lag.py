@@ -259,7 +259,7 @@ tell(
     [
         end(15, 9) | {"topic_id": "a"},  # looked up in the first life
         *(end(at_ms, at_ms // 10) | {"topic_id": "b"} for at_ms in (18, 25, 40, 60, 75)),
-        end(80, 8),  # an earlier release did not ask for the id
+        end(80, 8),  # the broker did not tell the id
     ],
 )
 
@@ -369,6 +369,34 @@ def test_lag_of_one_group_keeps_the_rows_of_others(tables: Tables, spark: SparkS
     assert rows(tables.read("lag"), "group", "lag") == [("g", 1), ("h", 7)]
 
 
+def test_lives_of_a_topic_are_told_apart_on_the_days_after(
+    tables: Tables, spark: SparkSession
+) -> None:
+    """New days are computed from the lag of the day before, which does not know a commit's id.
+
+    Topic `again` is made again on day 1 and gets its first commit on day 3. On day 3 topic `late`
+    is made again, and the commit to it is of a broker that writes no id.
+    """
+    day_ms = 24 * HOUR_MS
+    first = [commit(10, 7, topic="again", topic_id="a"), commit(10, 4, topic="late")]
+    tables.append("history", 0, {"commits": make(spark, "commits", *first)})
+    lives = {"again": "abbbb", "late": "aaabb"}
+    for day in range(5):
+        at_ms = day * day_ms + 20
+        moments = [
+            end(at_ms, 9, topic=name) | {"topic_id": ids[day]} for name, ids in lives.items()
+        ]
+        tables.merge("ends", {"ends": make(spark, "ends", *moments)})
+        if day == 3:
+            said = commit(at_ms - 1, 2, topic="again", topic_id="b")
+            tables.append("history", 1, {"commits": make(spark, "commits", said)})
+        write_lag(tables, "earliest", with_loads=False)
+    assert rows(tables.read("lag"), "topic", "at_ms", "lag") == [
+        *(("again", day * day_ms + 20, lag) for day, lag in ((0, 2), (3, 7), (4, 7))),
+        *(("late", day * day_ms + 20, 5) for day in range(5)),
+    ]
+
+
 @pytest.mark.verify
 def test_what_is_new_is_added_to_lag_as_if_all_were_computed(
     tables: Tables, spark: SparkSession, tmp_path: Path
@@ -393,7 +421,7 @@ def test_what_is_new_is_added_to_lag_as_if_all_were_computed(
         said = in_log_order(commits)
         expected = rows(lag_of(ends, said, interests, subscribed, "earliest"))
         assert rows(tables.read("lag")) == expected
-        files = {path.name for path in tmp_path.glob("v2/lag/day=1970-01-01/*.parquet")}
+        files = {path.name for path in tmp_path.glob("v1/lag/day=1970-01-01/*.parquet")}
         assert number == 0 or files == old_files
         old_files = files
     assert tables.read("lag").count() > 20

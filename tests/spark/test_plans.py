@@ -36,11 +36,10 @@ from coopgroup.pipeline.episodes.rebalances import (
     rebalances_of_rounds,
 )
 from coopgroup.pipeline.episodes.work_spans import known_members, work_spans
-from coopgroup.pipeline.history import commit_records, group_records, history_frames
 from coopgroup.pipeline.lag import interests_of, lag_of, loads_of, skew_of, subscribed_moments
 from coopgroup.pipeline.telemetry import events_of, read_lines, rounds_of, work_of
 from tests.spark.frames import make
-from tests.spark.simulated import raw_frame
+from tests.spark.simulated import frames_of, raw_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,7 +74,7 @@ def hot_frames(spark: SparkSession) -> dict[str, DataFrame]:
         return spark.createDataFrame([], frame.schema)
 
     raw = raw_frame(spark, [(1, b"\0\1", b"")])
-    found = dict(history_frames(commit_records(raw), group_records(raw)))
+    found = frames_of(raw)
     commits, ends = table("commits"), table("ends")
     interests = interests_of(commits, table("members"))
     found |= {
@@ -156,4 +155,5 @@ def test_records_are_decoded_in_batches(plans: dict[str, str]) -> None:
     assert all("MapInArrow" in plans[name] for name in ("commits", "generations", "assignments"))
     with_python = {name for name, plan in plans.items() if "Python" in plan or "InArrow" in plan}
     of_records = {"commits", "generations", "members", "assignments", "rejected"}
+    of_records.add("consumer_records")
     assert with_python == {*of_records, "absences"}

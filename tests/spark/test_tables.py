@@ -42,17 +42,9 @@ def test_a_folder_without_tables_has_no_rows(tables: Tables) -> None:
         tables.require("commits", "coopgroup pipeline history")
 
 
-@pytest.mark.parametrize(
-    ("folder", "said"),
-    [
-        ("v1", r"earlier release \(v1\); run coopgroup pipeline convert --tables "),
-        ("v9", r"later release \(v9, .*; use that release, or another folder"),
-    ],
-)
-def test_tables_of_another_release_are_refused(
-    folder: str, said: str, tables: Tables, tmp_path: Path
-) -> None:
-    (tmp_path / folder).mkdir()
+def test_tables_of_another_release_are_refused(tables: Tables, tmp_path: Path) -> None:
+    (tmp_path / "v9").mkdir()
+    said = r"another release \(v9, and .* reads v1\); use that release, or another folder"
     with pytest.raises(PipelineError, match=said):
         tables.require("commits", "it")
 
@@ -65,7 +57,7 @@ def test_batches_add_up_and_the_same_batch_counts_once(tables: Tables, tmp_path:
     tables.append("history", 1, commits(tables, 90_000_000))
     tables.append("history", 1, commits(tables, 3))
     assert rows(of_another_process.read("commits"), "at_ms") == [(1,), (90_000_000,)]
-    assert sorted(path.name for path in tmp_path.glob("v2/commits/day=*")) == [
+    assert sorted(path.name for path in tmp_path.glob("v1/commits/day=*")) == [
         "day=1970-01-01",
         "day=1970-01-02",
     ]

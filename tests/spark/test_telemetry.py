@@ -40,7 +40,7 @@ LED = RoundDecided(
     granted=HELD,
     lost=ResourceSet({"orders": [5]}),
     follow_up=True,
-    scheduled_rebalance_timeout_ms=30_000,
+    rejoin_in_ms=30_000,
 )
 
 
@@ -87,7 +87,7 @@ def test_lines_become_rows_of_their_tables(spark: SparkSession, tmp_path: Path) 
         (40, "g", "a-1", "", "membership_lost"),
     ]
     columns = ("generation", "policy", "members", "granted", "lost", "revoked", "follow_up")
-    assert rows(tables.read("rounds"), *columns, "scheduled_rebalance_timeout_ms") == [
+    assert rows(tables.read("rounds"), *columns, "rejoin_in_ms") == [
         (7, "deferred", ["a-1", "b-1"], 3, 1, 0, True, 30_000)
     ]
     work = rows(tables.read("work"), "at_ms", "topic", "partition", "is_start", "reason")

@@ -37,7 +37,7 @@ def led(group: str, at_ms: int, generation: int, *members: str) -> Lines:
     """Return a round that is a rebalance by itself."""
     row = {"group": group, "at_ms": at_ms, "generation": generation, "members": list(members)}
     events, _, _ = said(group, at_ms, members[0], "round_decided")
-    return events, [{**row, "follow_up": False, "scheduled_rebalance_timeout_ms": 0}], []
+    return events, [{**row, "follow_up": False, "rejoin_in_ms": None}], []
 
 
 def joined(group: str, at_ms: int, member: str) -> Lines:

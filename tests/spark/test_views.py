@@ -191,7 +191,7 @@ def test_duckdb_gives_the_same_answers_without_spark(
         unfinished = make(tables.spark, "outages", {"group": "unfinished", "end_ms": 0})
         tables.replace("episodes", {"outages": unfinished})
     recipe = PAGE.partition("import duckdb")[2].partition("```")[0]
-    lines = ["import duckdb", *recipe.replace("history/v2", tables.root).splitlines()]
+    lines = ["import duckdb", *recipe.replace("history/v1", tables.root).splitlines()]
     names: dict[str, Any] = {}
     exec("\n".join(lines), names)  # noqa: S102 - our own page
     database = names["database"]

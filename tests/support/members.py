@@ -205,14 +205,18 @@ class DrivenMember:
         assigned: ResourceSet = HELD,
         *,
         follow_up: bool = False,
-        delay_ms: int = 0,
-        loss_ms: int | None = None,
-        warmups: ResourceSet | None = None,
+        rejoin_in_ms: int | None = None,
+        loss_ends_in_ms: int | None = None,
+        warmups: ResourceSet = EMPTY,
     ) -> Self:
         """Answer the sync; in a follow-up the member learns which resources it must stop."""
         revoked = self.member.owned - assigned if follow_up else None
         answer = synced(
-            assigned, revoked=revoked, delay_ms=delay_ms, loss_ms=loss_ms, warmups=warmups
+            assigned,
+            revoked=revoked,
+            rejoin_in_ms=rejoin_in_ms,
+            loss_ends_in_ms=loss_ends_in_ms,
+            warmups=warmups,
         )
         return self.answer(RequestKind.SYNC_GROUP, answer)
 
@@ -251,15 +255,15 @@ def synced(
     assigned: ResourceSet,
     *,
     revoked: ResourceSet | None = None,
-    delay_ms: int = 0,
-    loss_ms: int | None = None,
-    warmups: ResourceSet | None = None,
+    rejoin_in_ms: int | None = None,
+    loss_ends_in_ms: int | None = None,
+    warmups: ResourceSet = EMPTY,
 ) -> SyncGroupAnswer:
     assignment = Assignment(
         assigned=assigned,
         revoked=revoked,
-        scheduled_rebalance_timeout_ms=delay_ms,
-        loss_timeout_ms=loss_ms,
+        rejoin_in_ms=rejoin_in_ms,
+        loss_ends_in_ms=loss_ends_in_ms,
         warmups=warmups,
     )
     return SyncGroupAnswer(error_code=0, assignment=encode_assignment(assignment))

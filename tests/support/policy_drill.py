@@ -21,9 +21,8 @@ from coopgroup.core.leader import (
     decide_round,
     member_assignments,
 )
-from coopgroup.core.model import NO_LOSS, MemberClaim, ResourceSet
+from coopgroup.core.model import MemberClaim, ResourceSet
 from coopgroup.policies import DeferredPolicy, Policy, PolicyState, RoundContext
-from coopgroup.protocol import Assignment
 from tests.support.groups import Indices, Told
 
 T1 = 60_000
@@ -52,14 +51,11 @@ class Actor:
     told_to_stop: ResourceSet = attrs.field(factory=ResourceSet)
     readable: bool = True
 
-    def remaining_delay_ms(self, now_ms: int) -> int | None:
+    def rejoin_in_ms(self, now_ms: int) -> int | None:
         return None if self.rejoins_at_ms is None else max(0, self.rejoins_at_ms - now_ms)
 
-    def remaining_loss_ms(self, now_ms: int) -> int | None:
-        """Return the remaining wait for its subscription, if it differs from the delay."""
-        if self.waits_until_ms == self.rejoins_at_ms:
-            return None
-        return NO_LOSS if self.waits_until_ms is None else max(0, self.waits_until_ms - now_ms)
+    def loss_ends_in_ms(self, now_ms: int) -> int | None:
+        return None if self.waits_until_ms is None else max(0, self.waits_until_ms - now_ms)
 
 
 @attrs.define(kw_only=True)
@@ -197,8 +193,8 @@ class Drill:
             owned=actor.owned,
             generation=actor.generation,
             instance_id=actor.instance_id,
-            remaining_delay_ms=actor.remaining_delay_ms(now_ms),
-            remaining_loss_ms=actor.remaining_loss_ms(now_ms),
+            rejoin_in_ms=actor.rejoin_in_ms(now_ms),
+            loss_ends_in_ms=actor.loss_ends_in_ms(now_ms),
         )
 
     def _take_effect(
@@ -208,7 +204,7 @@ class Drill:
         for member_id, answer in zip(
             decided.group.member_ids, member_assignments(decided), strict=True
         ):
-            self.timeout_ms = answer.scheduled_rebalance_timeout_ms
+            self.timeout_ms = answer.rejoin_in_ms or 0
             assert answer.assigned is not None
             revoked = None if answer.revoked is None else answer.revoked.to_dict()
             told[member_id] = (answer.assigned.to_dict(), revoked)
@@ -220,7 +216,8 @@ class Drill:
             actor.generation = self.generation
             if self.timeout_ms:
                 actor.rejoins_at_ms = now_ms + self.timeout_ms
-                actor.waits_until_ms = _waits_until_ms(answer, now_ms)
+                ends_in_ms = answer.loss_ends_in_ms
+                actor.waits_until_ms = None if ends_in_ms is None else now_ms + ends_in_ms
             elif answer.revoked is None:  # without a follow-up round, a member keeps its knowledge
                 actor.rejoins_at_ms = actor.waits_until_ms = None
             elif actor.rejoins_at_ms is not None and actor.rejoins_at_ms <= now_ms:
@@ -235,14 +232,6 @@ class Drill:
             for resource in actor.owned
         )
         assert [resource for resource, count in owners.items() if count > 1] == []
-
-
-def _waits_until_ms(answer: Assignment, now_ms: int) -> int | None:
-    if answer.loss_timeout_ms == NO_LOSS:
-        return None
-    if answer.loss_timeout_ms is None:
-        return now_ms + answer.scheduled_rebalance_timeout_ms
-    return now_ms + answer.loss_timeout_ms
 
 
 def steady(told: Mapping[str, Told]) -> bool:

@@ -160,8 +160,8 @@ class WarmGroup:
         for member_id in self.told.keys() - self.deaf:
             told = self.told[member_id]
             member = self.members[member_id]
-            assert member.takes_part or told.warmups is None
-            member.warmups = told.warmups or EMPTY
+            assert member.takes_part or not told.warmups
+            member.warmups = told.warmups
             member.declined &= member.warmups
             if member.warm is not None:
                 stopped = member.owned - told.assigned

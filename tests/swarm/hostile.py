@@ -26,11 +26,14 @@ from coopgroup.core.protocol.resource_array import packed_nullable_resources, pa
 from coopgroup.core.protocol.user_data import MAGIC
 from coopgroup.core.protocol.writer import packed_nullable_string
 from coopgroup.protocol import (
+    USER_DATA_VERSION,
     Assignment,
     Subscription,
+    UserData,
     decode_subscription,
     encode_assignment,
     encode_subscription,
+    encode_user_data,
 )
 from coopgroup.simulator.scenario import LEADER, Choice, Identity
 from tests.swarm.runs import TOPICS, Act, ActKind, Faults, SwarmRun
@@ -155,7 +158,7 @@ class Lies:
             case "none":
                 return None
             case "plain":
-                return MAGIC + INT16.pack(1) + INT32.pack(-1)
+                return encode_user_data(UserData())
             case "torn":
                 written = self._mad_data()
                 return written[: self.dice.randrange(len(written))]
@@ -174,12 +177,11 @@ class Lies:
             INT64.pack(dice.choice((-1, 0, 1, 2**63 - 1))),
             INT64.pack(-1),
             packed_nullable_resources(warm, "warm", index_min=0),
-            packed_nullable_string(dice.choice((None, "h" * 9)), "host")
-            + packed_resources(declined, "declined", index_min=0),
+            packed_nullable_string(dice.choice((None, "h" * 9)), "host"),
+            packed_resources(declined, "declined", index_min=0),
             INT32.pack(dice.choice((0, 1))),
         )
-        version = dice.randint(1, len(fields))
-        return MAGIC + INT16.pack(version) + b"".join(fields[:version])
+        return MAGIC + INT16.pack(USER_DATA_VERSION) + b"".join(fields)
 
     # --- as a leader ------------------------------------------------------------------------------
 
@@ -223,8 +225,9 @@ class Lies:
             Assignment(
                 assigned=assigned,
                 revoked=dice.choice((None, None, self._some(existing), assigned)),
-                scheduled_rebalance_timeout_ms=dice.choice((0, 1, 300, _NEWEST)),
-                warmups=dice.choice((None, existing | _strange())),
+                rejoin_in_ms=dice.choice((None, 1, 300, _NEWEST)),
+                loss_ends_in_ms=dice.choice((None, 1, 300, _NEWEST)),
+                warmups=dice.choice((EMPTY, existing | _strange())),
             )
         )
 

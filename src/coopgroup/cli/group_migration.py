@@ -148,7 +148,11 @@ def _next_step(protocol: str, seen: list[_Seen]) -> tuple[str, ...]:
     ours = sum(one.is_ours for one in seen)
     others = len(seen) - ours
     if protocol == OWN:
-        return _step_in_ours(seen)
+        return (
+            "done: all members are coopgroup",
+            "  coopgroup.protocols may go with the next deployment.",
+            "  Without it, the way back takes another deployment.",
+        )
     setting = f"    coopgroup.protocols={OWN},{protocol}"
     if others == 0:
         return (
@@ -170,20 +174,6 @@ def _next_step(protocol: str, seen: list[_Seen]) -> tuple[str, ...]:
         "  When no other client is left, the group speaks coopgroup by itself.",
         *(eager if found is not None and found.is_eager else ()),
         *(_ALL_OF_JAVA if protocol == KafkaProtocol.RANGE.value else ()),
-    )
-
-
-def _step_in_ours(seen: list[_Seen]) -> tuple[str, ...]:
-    old = sum(one.version is not None and one.version <= 1 for one in seen)
-    if old:
-        return (
-            f"next: upgrade {_members(old)} of coopgroup: too old for policies that wait",
-            "  Until then no lost partition waits for its owner.",
-        )
-    return (
-        "done: all members are coopgroup",
-        "  coopgroup.protocols may go with the next deployment.",
-        "  Without it, the way back takes another deployment.",
     )
 
 

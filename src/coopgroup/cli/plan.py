@@ -167,10 +167,11 @@ def _line_bytes(row: dict[str, Any]) -> bytes:
 
 def _member_row(assignment: Assignment) -> dict[str, Any]:
     revoked, warmups = assignment.revoked, assignment.warmups
-    return ({} if warmups is None else {"warmups": warmups.to_dict()}) | {
+    return ({"warmups": warmups.to_dict()} if warmups else {}) | {
         "assigned": assignment.assigned.to_dict(),
         "revoked": None if revoked is None else revoked.to_dict(),
-        "scheduled_rebalance_timeout_ms": assignment.scheduled_rebalance_timeout_ms,
+        "rejoin_in_ms": assignment.rejoin_in_ms,
+        "loss_ends_in_ms": assignment.loss_ends_in_ms,
     }
 
 

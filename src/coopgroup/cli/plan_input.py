@@ -16,7 +16,7 @@ from attrs import Attribute, field, frozen
 from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.assignors.registry import choose_assignor
 from coopgroup.core.leader import Lags, TopicMetadata
-from coopgroup.core.model import EMPTY, NO_LOSS, MemberClaim, ResourceSet
+from coopgroup.core.model import EMPTY, MemberClaim, ResourceSet
 from coopgroup.core.model.group import Float64Array
 from coopgroup.core.model.resource_set import Int32Array
 from coopgroup.core.policies.base import Policy, RoundContext
@@ -80,8 +80,8 @@ class _Member:
     generation: int = field(default=-1, validator=between(-1, INT32_MAX))
     instance_id: str | None = None
     rack: str | None = None
-    remaining_delay_ms: int | None = field(default=None, validator=between(0, INT32_MAX))
-    remaining_loss_ms: int | None = field(default=None, validator=between(NO_LOSS, INT32_MAX))
+    rejoin_in_ms: int | None = field(default=None, validator=between(0, INT32_MAX))
+    loss_ends_in_ms: int | None = field(default=None, validator=between(0, INT32_MAX))
     consumption_rate_per_s: float | None = field(default=None, validator=_rate)
     warm: ResourceSet | None = None
 
@@ -282,8 +282,8 @@ def _claims(members: Mapping[str, _Member]) -> tuple[MemberClaim, ...]:
             generation=member.generation,
             instance_id=member.instance_id,
             rack=member.rack,
-            remaining_delay_ms=member.remaining_delay_ms,
-            remaining_loss_ms=member.remaining_loss_ms,
+            rejoin_in_ms=member.rejoin_in_ms,
+            loss_ends_in_ms=member.loss_ends_in_ms,
             consumption_rate_per_s=member.consumption_rate_per_s,
             warm=member.warm,
         )

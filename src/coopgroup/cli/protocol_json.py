@@ -1,8 +1,9 @@
 """Embedded messages in the form of `coopgroup protocol`: JSON objects and hex.
 
-The format is fixed: fields are added and never renamed. A field that a version lacks is null
-(`owned` is an empty object). Keys are sorted. Input is strict: unknown or repeated fields, `true`
-for 1, and values that the message cannot carry are refused. Otherwise they would be lost silently.
+The format is fixed: fields are added and never renamed. A field that a version of the subscription
+lacks is null (`owned` is an empty object). Keys are sorted. Input is strict: unknown or repeated
+fields, `true` for 1, and values that the message cannot carry are refused. Otherwise they would be
+lost silently.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from coopgroup.core.model import EMPTY, ResourceSet
-from coopgroup.core.protocol.assignment_trailer import without_trailer
 from coopgroup.errors import ConfigurationError, EncodeError, InvalidValueError
 from coopgroup.protocol import (
-    ASSIGNMENT_NEWEST,
+    ASSIGNMENT_VERSION,
     KAFKA_ASSIGNMENT_NEWEST,
     SUBSCRIPTION_NEWEST,
     Assignment,
@@ -32,7 +32,7 @@ from coopgroup.protocol import (
     encode_kafka_assignment,
     encode_subscription,
 )
-from coopgroup.reading import Row, StrictConverter, parse_json, structure, wrong
+from coopgroup.reading import Row, StrictConverter, between, parse_json, structure, wrong
 
 __all__ = ["Dialect", "Kind", "decoded_item", "encoded_item", "error_line"]
 
@@ -53,10 +53,6 @@ class Dialect(StrEnum):
 
 _NOT_HEX: Final = re.compile(r"[^0-9a-fA-F]")
 _HEX_PER_BYTE: Final = 2
-_TIMEOUT: Final = "scheduled_rebalance_timeout_ms"
-# The following fields are shown only if present in the bytes.
-_LOSS_TIMEOUT: Final = "loss_timeout_ms"
-_WARMUPS: Final = "warmups"
 
 
 def decoded_item(text: str, kind: Kind, dialect: Dialect) -> str:
@@ -119,17 +115,16 @@ def _subscription_row(content: bytes) -> Row:
 
 
 def _assignment_row(content: bytes) -> Row:
-    assignment = decode_assignment(without_trailer(content))
-    revoked, loss_ms, warmups = assignment.revoked, assignment.loss_timeout_ms, assignment.warmups
-    optional: Row = {} if loss_ms is None else {_LOSS_TIMEOUT: loss_ms}
-    if warmups is not None:
-        optional[_WARMUPS] = warmups.to_dict()
-    return optional | {
-        "version": assignment.version,
+    assignment = decode_assignment(content)
+    return {
+        "version": ASSIGNMENT_VERSION,
         "assigned": assignment.assigned.to_dict(),
-        "revoked": None if revoked is None else revoked.to_dict(),
-        _TIMEOUT: assignment.scheduled_rebalance_timeout_ms if assignment.version >= 2 else None,
-        "user_data_hex": None,
+        "revoked": None if assignment.revoked is None else assignment.revoked.to_dict(),
+        "rejoin_in_ms": assignment.rejoin_in_ms,
+        "loss_ends_in_ms": assignment.loss_ends_in_ms,
+        "warmups": assignment.warmups.to_dict(),
+        "topics_digest": assignment.topics_digest,
+        "shared_digest": assignment.shared_digest,
     }
 
 
@@ -138,8 +133,6 @@ def _kafka_assignment_row(content: bytes) -> Row:
     return {
         "version": assignment.version,
         "assigned": assignment.assigned.to_dict(),
-        "revoked": None,
-        _TIMEOUT: None,
         "user_data_hex": _hex(assignment.user_data),
     }
 
@@ -174,34 +167,35 @@ class _Subscription:
 
 @frozen(kw_only=True)
 class _Assignment:
-    version: int | None = None
+    version: int | None = field(
+        default=None, validator=between(ASSIGNMENT_VERSION, ASSIGNMENT_VERSION)
+    )
     assigned: ResourceSet
     revoked: ResourceSet | None = None
-    scheduled_rebalance_timeout_ms: int | None = None
-    loss_timeout_ms: int | None = None
-    warmups: ResourceSet | None = None
-    user_data_hex: None = None
+    rejoin_in_ms: int | None = None
+    loss_ends_in_ms: int | None = None
+    warmups: ResourceSet = EMPTY
+    topics_digest: int | None = None
+    shared_digest: int | None = None
 
     def encoded(self) -> bytes:
-        assignment = Assignment(
-            assigned=self.assigned,
-            revoked=self.revoked,
-            scheduled_rebalance_timeout_ms=self.scheduled_rebalance_timeout_ms or 0,
-            loss_timeout_ms=self.loss_timeout_ms,
-            warmups=self.warmups,
+        return encode_assignment(
+            Assignment(
+                assigned=self.assigned,
+                revoked=self.revoked,
+                rejoin_in_ms=self.rejoin_in_ms,
+                loss_ends_in_ms=self.loss_ends_in_ms,
+                warmups=self.warmups,
+                topics_digest=self.topics_digest,
+                shared_digest=self.shared_digest,
+            )
         )
-        version = ASSIGNMENT_NEWEST if self.version is None else self.version
-        return encode_assignment(assignment, version)
 
 
 @frozen(kw_only=True)
 class _KafkaAssignment:
     version: int | None = None
     assigned: ResourceSet
-    revoked: None = None
-    scheduled_rebalance_timeout_ms: None = None
-    loss_timeout_ms: None = None
-    warmups: None = None
     user_data_hex: bytes | None = None
 
     def encoded(self) -> bytes:
@@ -216,14 +210,8 @@ def _user_data(value: Any, _: Any) -> bytes:  # noqa: ANN401 - any value of JSON
     return bytes.fromhex(value)
 
 
-def _only_null(value: Any, _: Any) -> None:  # noqa: ANN401
-    if value is not None:
-        raise wrong("", value, "null, as this message has no such field")
-
-
 _CONVERTER: Final = StrictConverter("an object")
 _CONVERTER.register_structure_hook(bytes, _user_data)
-_CONVERTER.register_structure_hook(type(None), _only_null)
 
 _DECODED: Final[dict[tuple[Kind, Dialect], Callable[[bytes], Row]]] = {
     (Kind.SUBSCRIPTION, Dialect.COOPGROUP): _subscription_row,

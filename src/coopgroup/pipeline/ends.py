@@ -85,6 +85,15 @@ class Brokers:
         ids = _topic_ids(self._admin([]), [topic])
         return Source(cluster=found.cluster_id or "", topic=topic, topic_id=ids.get(topic, ""))
 
+    def names(self) -> dict[str, str]:
+        """Return the name of each topic by its id.
+
+        Raises:
+            PipelineError: the brokers do not answer.
+        """
+        topics = sorted(self._metadata().topics)
+        return {one: name for name, one in _topic_ids(self._admin([]), topics).items()}
+
     def cluster(self) -> str:
         """Return the id of the cluster; "" if the brokers do not report it.
 

@@ -1,7 +1,6 @@
 """Folders of tables: on this machine, or on any file system that Spark reaches.
 
-Delta reads and writes the tables. `Folders` is for the rest: checkpoints, scratch files, and
-folders of earlier releases.
+Delta reads and writes the tables. `Folders` is for the rest: checkpoints and scratch files.
 """
 
 from __future__ import annotations
@@ -64,36 +63,6 @@ class Folders:
         finally:
             stream.close()
 
-    def copy(self, source: str, target: str) -> None:
-        """Copy a folder; an existing target is replaced.
-
-        Raises:
-            PipelineError: the file system refuses.
-        """
-        self.delete(target)
-        is_copied = self._jvm.org.apache.hadoop.fs.FileUtil.copy(
-            self._system(source),
-            self._path(source),
-            self._system(target),
-            self._path(target),
-            False,  # noqa: FBT003 - keeps the source
-            self._configuration,
-        )
-        if not is_copied:
-            raise PipelineError(f"{source} cannot be copied to {target}")
-
-    def rename(self, source: str, target: str) -> None:
-        """Rename a folder.
-
-        Raises:
-            PipelineError: the target exists, or the file system refuses.
-        """
-        # Hadoop would move the folder into a folder that exists.
-        is_taken = self.exists(target)
-        if is_taken or not self._system(source).rename(self._path(source), self._path(target)):
-            reason = ", because that exists" if is_taken else ""
-            raise PipelineError(f"{source} cannot be renamed to {target}{reason}")
-
     def delete(self, path: str) -> None:
         """Delete a file or folder, if it exists."""
         self._system(path).delete(self._path(path), True)  # noqa: FBT003 - with its content
@@ -108,15 +77,10 @@ class Folders:
         Raises:
             PipelineError: it has tables of another version.
         """
-        for name in sorted(name for name in self.names(folder) if re.fullmatch(r"v\d+", name)):
-            if int(name[1:]) < version:
+        for name in sorted(self.names(folder)):
+            if re.fullmatch(r"v\d+", name) and int(name[1:]) != version:
                 raise PipelineError(
-                    f"{folder} has tables of an earlier release ({name}); run coopgroup "
-                    f"pipeline convert --tables {folder}"
-                )
-            if int(name[1:]) > version:
-                raise PipelineError(
-                    f"{folder} has tables of a later release ({name}, and this release reads "
+                    f"{folder} has tables of another release ({name}, and this release reads "
                     f"v{version}); use that release, or another folder"
                 )
 

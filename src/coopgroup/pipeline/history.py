@@ -1,5 +1,8 @@
 """History of groups: the internal topic to `commits`, `generations`, `members`, `assignments`.
 
+Groups of KIP-848 come into the same tables. `consumer_records` has their records, each of which
+says one thing of one member. A new micro-batch is joined with the last earlier record of each key.
+
 Theory of operation. `kafka_records` returns the topic as a stream of `RAW` rows. `history_frames`
 turns the rows into the frames of the tables. `start_history` combines both: each micro-batch is
 decoded once, kept in memory while its tables are written, and released. Unreadable records go to
@@ -8,8 +11,8 @@ decoded once, kept in memory while its tables are written, and released. Unreada
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
@@ -18,10 +21,14 @@ from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.scope import ALL, Scope
 from coopgroup.pipeline.spark.workers import settled
 from coopgroup.pipeline.streams import start_job
+from coopgroup.pipeline.topic.codec import ConsumerKind
+from coopgroup.pipeline.topic.consumer_groups import KNOWN_RECORDS, join_states
 from coopgroup.pipeline.topic.decoding import (
     COMMIT_RECORDS,
+    CONSUMER_RECORDS,
     GROUP_RECORDS,
     decode_commits,
+    decode_consumers,
     decode_groups,
 )
 
@@ -45,6 +52,10 @@ INTERNAL_TOPIC: Final = "__consumer_offsets"
 RECORDS_PER_BATCH: Final = 1_000_000
 _OWN_GROUPS: Final = "^spark-kafka-(source|relation)-"
 _COMMIT_KEYS: Final = (b"\0\0", b"\0\1")  # versions 0 and 1
+_CONSUMER_KEYS: Final = tuple(bytes([0, kind.value]) for kind in ConsumerKind)
+
+Names = Callable[[], Mapping[str, str]]
+"""Asks the brokers for the names of all topics, by id."""
 
 
 def kafka_records(
@@ -93,25 +104,53 @@ def kafka_records(
 
 def commit_records(raw: DataFrame) -> DataFrame:
     """Decode the records of commits: `RAW` to `COMMIT_RECORDS`."""
-    rows = raw.where(_is_commit()).mapInArrow(partial(settled, decode_commits), COMMIT_RECORDS)
+    rows = raw.where(_is_of(_COMMIT_KEYS)).mapInArrow(
+        partial(settled, decode_commits), COMMIT_RECORDS
+    )
     return rows.where(sql.col("group").isNull() | ~sql.col("group").rlike(_OWN_GROUPS))
 
 
 def group_records(raw: DataFrame) -> DataFrame:
-    """Decode all other records: `RAW` to `GROUP_RECORDS`."""
-    rows = raw.where(~_is_commit()).mapInArrow(partial(settled, decode_groups), GROUP_RECORDS)
+    """Decode the records of classic groups, and those of no known kind: to `GROUP_RECORDS`."""
+    others = raw.where(~_is_of(_COMMIT_KEYS) & ~_is_of(_CONSUMER_KEYS))
+    rows = others.mapInArrow(partial(settled, decode_groups), GROUP_RECORDS)
     return rows.where(sql.col("group").isNull() | ~sql.col("group").rlike(_OWN_GROUPS))
 
 
-def _is_commit() -> Column:
+def consumer_records(raw: DataFrame) -> DataFrame:
+    """Decode the records of KIP-848 groups: `RAW` to `CONSUMER_RECORDS`."""
+    rows = raw.where(_is_of(_CONSUMER_KEYS))
+    return rows.mapInArrow(partial(settled, decode_consumers), CONSUMER_RECORDS)
+
+
+def _is_of(keys: tuple[bytes, ...]) -> Column:
     version = sql.substring("key", 1, 2)
-    # Without the null check, a record without a key would be in neither part.
-    return sql.col("key").isNotNull() & version.isin(*(sql.lit(one) for one in _COMMIT_KEYS))
+    # Without the null check, a record without a key would be in no part.
+    return sql.col("key").isNotNull() & version.isin(*(sql.lit(one) for one in keys))
+
+
+def consumer_states(new: DataFrame, earlier: DataFrame, names: Mapping[str, str]) -> DataFrame:
+    """Return the states of KIP-848 groups after new records, as `GROUP_RECORDS`.
+
+    Args:
+        new: records of the table `consumer_records`.
+        earlier: records of the same groups before them.
+        names: names of topics, by id.
+    """
+    # Only the last record of a key counts. Earlier ones would be read again with each batch.
+    key = ("group", "kind", "name")
+    columns = [sql.col(name) for name in earlier.columns]
+    last = earlier.groupBy(*key).agg(sql.max_by(sql.struct(*columns), "source_offset").alias("row"))
+    known = last.select("row.*").withColumn("is_new", sql.lit(0).cast("boolean"))
+    both = known.unionByName(new.withColumn("is_new", sql.lit(1).cast("boolean")))
+    both = both.select(*KNOWN_RECORDS.names).repartition("group")
+    both = both.sortWithinPartitions("group", "source_offset")
+    return both.mapInArrow(partial(settled, join_states(names)), GROUP_RECORDS)
 
 
 def commits_of(records: DataFrame) -> DataFrame:
     """Return readable commits: `COMMIT_RECORDS` to the table `commits`."""
-    return records.where(sql.col("reason").isNull()).select(*TABLES["commits"].schema.names)
+    return _readable(records, "commits")
 
 
 def generations_of(records: DataFrame) -> DataFrame:
@@ -136,18 +175,24 @@ def _with_members(records: DataFrame) -> DataFrame:
     return records.select(*place, sql.explode("members").alias("member")).select(*place, "member.*")
 
 
-def rejected_of(commits: DataFrame, groups: DataFrame, source: str) -> DataFrame:
-    """Return the unreadable parts of both inputs, as the table `rejected`."""
-    of_commits = commits.where(sql.col("reason").isNotNull())
+def rejected_of(
+    commits: DataFrame, groups: DataFrame, consumers: DataFrame, source: str
+) -> DataFrame:
+    """Return the unreadable parts of all inputs, as the table `rejected`."""
     of_groups = groups.select(
         *(name for name in GROUP_RECORDS.names if name != "rejections"),
         sql.explode("rejections").alias("rejection"),
     ).select("*", "rejection.*")
     names = ("source_partition", "source_offset", "part", "reason", "key", "value")
-    rows = [one.select(*names, "written_ms") for one in (of_commits, of_groups)]
+    rows = [
+        commits.where(sql.col("reason").isNotNull()).select(*names, "written_ms"),
+        of_groups.select(*names, "written_ms"),
+        consumers.where(sql.col("reason").isNotNull()).select(
+            *names, sql.col("at_ms").alias("written_ms")
+        ),
+    ]
     return (
-        rows[0]
-        .unionByName(rows[1])
+        reduce(lambda one, other: one.unionByName(other), rows)
         .withColumn("source", sql.lit(source))
         .withColumnRenamed("written_ms", "at_ms")
         .select(*TABLES["rejected"].schema.names)
@@ -155,22 +200,34 @@ def rejected_of(commits: DataFrame, groups: DataFrame, source: str) -> DataFrame
 
 
 def history_frames(
-    commits: DataFrame, groups: DataFrame, source: str = INTERNAL_TOPIC
+    commits: DataFrame,
+    groups: DataFrame,
+    consumers: DataFrame,
+    states: DataFrame,
+    source: str = INTERNAL_TOPIC,
 ) -> dict[str, DataFrame]:
     """Return the frames of all tables of the history.
 
     Args:
         commits: from `commit_records`.
         groups: from `group_records`.
+        consumers: from `consumer_records`.
+        states: from `consumer_states`.
         source: name of the topic.
     """
+    both = groups.unionByName(states)
     return {
+        "consumer_records": _readable(consumers, "consumer_records"),
         "commits": commits_of(commits),
-        "generations": generations_of(groups),
-        "members": members_of(groups),
-        "assignments": assignments_of(groups),
-        "rejected": rejected_of(commits, groups, source),
+        "generations": generations_of(both),
+        "members": members_of(both),
+        "assignments": assignments_of(both),
+        "rejected": rejected_of(commits, groups, consumers, source),
     }
+
+
+def _readable(records: DataFrame, table: str) -> DataFrame:
+    return records.where(sql.col("reason").isNull()).select(*TABLES[table].schema.names)
 
 
 # --- the job --------------------------------------------------------------------------------------
@@ -183,6 +240,7 @@ def start_history(
     source: str = INTERNAL_TOPIC,
     every_s: float | None = None,
     scope: Scope = ALL,
+    names: Names = dict,
 ) -> StreamingQuery:
     """Write a stream of records to the tables, each record exactly once.
 
@@ -193,19 +251,24 @@ def start_history(
         every_s: seconds between micro-batches, until the query is stopped; `None` ends the query
             after the present records.
         scope: the groups; records of other groups are skipped.
+        names: names of topics, which groups of KIP-848 need.
 
     Raises:
         PipelineError: the checkpoint of the tables is missing, so new records cannot be recognised.
     """
 
     def write(rows: DataFrame, batch: int) -> None:
-        write_history(rows, tables, batch, source)
+        write_history(rows, tables, batch, source, names)
 
     return start_job(scope.of_records(raw), tables, HISTORY_JOB, write, every_s)
 
 
 def write_history(
-    rows: DataFrame, tables: Tables, batch: int, source: str = INTERNAL_TOPIC
+    rows: DataFrame,
+    tables: Tables,
+    batch: int,
+    source: str = INTERNAL_TOPIC,
+    names: Names = dict,
 ) -> None:
     """Write a micro-batch of records to the tables.
 
@@ -214,13 +277,45 @@ def write_history(
         tables: tables to write to.
         batch: number of the batch in the stream.
         source: name of the topic.
+        names: as in `start_history`.
     """
-    # Both kinds of records come from the same rows: without the copy, Spark would read the topic
-    # twice.
+    # All kinds of records come from the same rows: without the copy, Spark would read the topic
+    # several times.
     copy = rows.persist()
-    commits, groups = commit_records(copy).persist(), group_records(copy).persist()
+    kinds = [commit_records(copy), group_records(copy), consumer_records(copy)]
+    commits, groups, consumers = (one.persist() for one in kinds)
+    states = groups.where(sql.lit(0) > 0)
     try:
-        tables.append(HISTORY_JOB, batch, history_frames(commits, groups, source))
+        new = _readable(consumers, "consumer_records")
+        if not new.isEmpty():
+            states = _states_of(new, commits, tables, names).persist()
+        frames = history_frames(commits, groups, consumers, states, source)
+        tables.append(HISTORY_JOB, batch, frames)
     finally:
-        for frame in (commits, groups, copy):
+        for frame in (states, commits, groups, consumers, copy):
             frame.unpersist()
+
+
+def _states_of(new: DataFrame, commits: DataFrame, tables: Tables, names: Names) -> DataFrame:
+    """Return the states of KIP-848 groups after the new records of a batch."""
+    places = new.groupBy("source_partition").agg(sql.min("source_offset").alias("from_offset"))
+    # A killed run may have written rows of this batch already.
+    earlier = tables.read("consumer_records").join(sql.broadcast(places), "source_partition")
+    earlier = earlier.where(sql.col("source_offset") < sql.col("from_offset")).drop("from_offset")
+    earlier = earlier.join(new.select("group").distinct(), "group", "left_semi")
+    held = sql.explode(sql.concat("partitions", "revoking")).alias("held")
+    owned = new.unionByName(earlier).where(sql.col("kind") == "assignment").select(held)
+    ids = {row[0] for row in owned.select("held.topic_id").distinct().collect()}
+    return consumer_states(new, earlier, _names_of(ids, commits, tables, names))
+
+
+def _names_of(ids: set[str], commits: DataFrame, tables: Tables, names: Names) -> Mapping[str, str]:
+    """Return the names of topics: of existing topics from the brokers, of others from commits."""
+    known = {one: name for one, name in names().items() if one in ids}
+    missing = sorted(ids - {*known})
+    if missing:
+        columns = ("topic_id", "topic")
+        said = commits.select(*columns).unionByName(tables.read("commits").select(*columns))
+        rows = said.where(sql.col("topic_id").isin(*missing)).distinct().collect()
+        known |= {row.topic_id: row.topic for row in rows}
+    return known

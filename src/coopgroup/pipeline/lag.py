@@ -298,7 +298,7 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL, *, with_loads: boo
         updated = {}
         if from_ms is not None:
             later = _from(ends, from_ms)
-            known = _known_commits(tables, from_ms, ends, commits, interests)
+            known = _known_commits(tables, from_ms, ends, commits, interests, kept)
             moments = subscribed_moments(later, interests, generations, members)
             new = lag_of(later, known, interests, _sized(moments, kept), reset)
             old = scope.of_groups(_from(tables.newest("lag"), from_ms))
@@ -347,38 +347,50 @@ def _forget(tables: Tables, scope: Scope, last: Basis) -> Batch | None:
 
 
 def _known_commits(
-    tables: Tables, from_ms: int, ends: DataFrame, commits: DataFrame, interests: DataFrame
+    tables: Tables,
+    from_ms: int,
+    ends: DataFrame,
+    commits: DataFrame,
+    interests: DataFrame,
+    kept: ExitStack,
 ) -> DataFrame:
     """Return the commits that count from a time on.
 
     The last lag of the day before says what was committed by then, so older commits are not read.
-    If a partition has no moment on that day, all commits count.
+    All commits of a group to a topic are read if the day does not say it: the topic was made again,
+    or a partition has no moment on that day, or no lag at the last moment. It then had no commit,
+    or only one to an earlier topic of that name.
     """
     before_ms = from_ms - _MS_PER_DAY
-    day = _from(ends, before_ms).where(sql.col("at_ms") < from_ms)
-    last = day.groupBy("topic", "partition").agg(
-        sql.max_by("topic_id", "at_ms").alias("topic_id"), sql.max("at_ms").alias("at_ms")
+    ids = sql.coalesce("topic_id", sql.lit(""))
+    last = (
+        _from(ends, before_ms)
+        .groupBy("topic", "partition")
+        .agg(
+            sql.max(sql.when(sql.col("at_ms") < from_ms, sql.col("at_ms"))).alias("at_ms"),
+            sql.max("topic_id").alias("topic_id"),
+            (sql.count_distinct(ids) > 1).alias("is_made_again"),
+        )
     )
-    wanted = _from(ends, from_ms).select("topic", "partition").distinct()
-    if not wanted.join(last, ["topic", "partition"], "left_anti").isEmpty():
-        return in_log_order(commits)
     # One row for each partition before the join, because lag has one for each moment as well.
     lag = _from(tables.newest("lag"), before_ms).where(sql.col("at_ms") < from_ms)
     known = lag.groupBy(*_PARTITION).agg(
-        sql.max("at_ms").alias("known_ms"), sql.max_by("committed", "at_ms").alias("known")
+        sql.max("at_ms").alias("known_ms"), sql.max_by("committed", "at_ms").alias("committed")
     )
-    # A moment without lag had no commit: it was deleted, or the group began to use the topic later.
-    committed = sql.when(sql.col("known_ms") == sql.col("at_ms"), sql.col("known"))
-    carried = (
-        last.join(interests.select("group", "topic"), "topic")
-        .join(known, [*_PARTITION], "left")
-        .select(
-            *(*_PARTITION, "at_ms", committed.alias("committed"), "topic_id"),
-            sql.lit(_AFTER_ALL).alias("source_offset"),
-        )
-    )
-    names = carried.columns
-    return in_log_order(_from(commits, before_ms)).select(*names).unionByName(carried)
+    # All commits of a younger interest are read anyway.
+    old = interests.where(sql.col("since_ms") < before_ms).select("group", "topic")
+    carried = last.join(old, "topic").join(known, [*_PARTITION], "left")
+    is_known = ~sql.col("is_made_again") & sql.col("known_ms").eqNullSafe(sql.col("at_ms"))
+    is_known &= sql.col("at_ms").isNotNull()
+    unknown = _sized(carried.where(~is_known).select("group", "topic").distinct(), kept)
+    names = (*_PARTITION, "at_ms", "committed", "topic_id", "source_offset")
+    said = _from(commits, before_ms)
+    if not unknown.isEmpty():
+        older = commits.where(sql.col("at_ms") < before_ms)
+        said = said.unionByName(older.join(unknown, ["group", "topic"], "left_semi"))
+        carried = carried.join(unknown, ["group", "topic"], "left_anti")
+    carried = carried.withColumn("source_offset", sql.lit(_AFTER_ALL))
+    return in_log_order(said).select(*names).unionByName(carried.select(*names))
 
 
 def _changes(old: DataFrame, new: DataFrame) -> DataFrame:

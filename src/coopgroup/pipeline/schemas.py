@@ -35,7 +35,7 @@ from pyspark.sql.types import (
 
 __all__ = ["BATCHES", "LAST_MS", "TABLES", "VERSION", "Batch", "Table"]
 
-VERSION: Final = 2
+VERSION: Final = 1
 LAST_MS: Final = 253_402_300_799_999
 """The last ms of the year 9999: no table has a time after it, or before 0."""
 
@@ -92,6 +92,8 @@ _LINE: Final[Mapping[str, DataType]] = MappingProxyType(
     }
 )
 
+_PARTITIONS_OF_IDS: Final = ArrayType(_schema(topic_id=_STRING, partitions=ArrayType(_INT)))
+
 # --- history of groups, from the internal topic ---------------------------------------------------
 
 COMMITS: Final = Table(
@@ -115,13 +117,14 @@ GENERATIONS: Final = Table(
     name="generations",
     schema=_schema(
         group=_STRING,
-        generation=_INT,  # null for a tombstone
+        generation=_INT,  # epoch of a KIP-848 group; null for a tombstone
         at_ms=_LONG,  # when the group reached this state: the end of the round
         protocol_type=_STRING,  # "consumer", "connect", ...; "" for a group that only commits
-        protocol=_STRING,  # chosen assignor; null if there is none
+        protocol=_STRING,  # chosen assignor; null if there is none; "broker" with KIP-848
         leader=_STRING,  # member id; null if there is none
         member_count=_INT,
         is_tombstone=BooleanType(),  # the group was removed
+        is_restart=BooleanType(),  # only a static member was replaced; null for a classic group
         version=ShortType(),
         written_ms=_LONG,
         **_SOURCE,
@@ -139,7 +142,7 @@ MEMBERS: Final = Table(
         instance_id=_STRING,  # static id; null for a dynamic member
         client_id=_STRING,
         client_host=_STRING,
-        session_timeout_ms=_INT,
+        session_timeout_ms=_INT,  # of KIP-848 groups Kafka's default, as the records lack it
         rebalance_timeout_ms=_INT,  # equal to the session time-out if the record lacks it
         topics=ArrayType(_STRING),  # subscribed topics; null if unreadable
         assigned_count=_INT,  # partitions assigned; null if unreadable
@@ -160,6 +163,30 @@ ASSIGNMENTS: Final = Table(
         **_SOURCE,
     ),
     key=(*_SOURCE, "member_id", "topic", "partition"),
+)
+
+CONSUMER_RECORDS: Final = Table(
+    name="consumer_records",
+    schema=_schema(
+        group=_STRING,
+        at_ms=_LONG,  # timestamp of the record
+        kind=_STRING,  # name of a `codec.ConsumerKind`, in lower case
+        name=_STRING,  # member id or regular expression; "" for a record of the whole group
+        is_tombstone=BooleanType(),
+        epoch=_INT,  # of the group, of its target, or of the member
+        instance_id=_STRING,
+        client_id=_STRING,
+        client_host=_STRING,
+        topics=ArrayType(_STRING),  # subscribed topics, or those that match the expression
+        regex=_STRING,  # expression that the member subscribes to
+        rebalance_timeout_ms=_INT,
+        is_classic=BooleanType(),  # the member uses the classic protocol
+        names=ArrayType(_schema(topic_id=_STRING, topic=_STRING)),  # only in Kafka 4.0
+        partitions=_PARTITIONS_OF_IDS,  # target of the member, or partitions that it owns
+        revoking=_PARTITIONS_OF_IDS,  # partitions that it owns until it has revoked them
+        **_SOURCE,
+    ),
+    key=tuple(_SOURCE),
 )
 
 REJECTED: Final = Table(
@@ -252,7 +279,7 @@ ROUNDS: Final = Table(
         waiting=_INT,
         contested=_INT,
         follow_up=BooleanType(),
-        scheduled_rebalance_timeout_ms=_LONG,
+        rejoin_in_ms=_LONG,  # null for never
         digest=_STRING,
     ),
     key=("digest",),
@@ -367,7 +394,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
     {
         table.name: table
         for table in (
-            *(COMMITS, GENERATIONS, MEMBERS, ASSIGNMENTS, REJECTED),
+            *(COMMITS, GENERATIONS, MEMBERS, ASSIGNMENTS, CONSUMER_RECORDS, REJECTED),
             *(ENDS, LAG, LOADS),
             *(EVENTS, ROUNDS, WORK),
             *(REBALANCES, OUTAGES, ABSENCES, SKEW),
@@ -408,11 +435,11 @@ class Batch:
 
     @classmethod
     def of(cls, row: Row) -> Batch:
-        """Return the batch of a row of `BATCHES`, also of an earlier release without `basis`."""
+        """Return the batch of a row of `BATCHES`."""
         cells = row.asDict()
         return cls(
             number=cells["batch"],
             at_ms=cells["at_ms"],
             versions=cells["versions"],
-            basis=cells.get("basis") or "",
+            basis=cells["basis"],
         )

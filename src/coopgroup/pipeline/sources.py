@@ -5,7 +5,7 @@ topic was created again. Spark would then find no new records, and report no err
 keeps the ids of the cluster and of the topic from the first run of a job, and later runs compare
 them.
 
-    FOLDER/v2/sources/history/_delta_log/
+    FOLDER/v1/sources/history/_delta_log/
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _known(tables: Tables, job: str) -> Source | None:
             return None
         raise
     found = rows[0].asDict()
-    return Source(**{**found, "groups": tuple(found.get("groups") or ())})
+    return Source(**{**found, "groups": tuple(found["groups"] or ())})
 
 
 def _folder(tables: Tables, job: str) -> str:

@@ -1,8 +1,8 @@
 """`Tables`: Delta tables in a folder, to which every batch is added exactly once.
 
-    FOLDER/v2/commits/_delta_log/, day=2026-11-22/part-....parquet
-    FOLDER/v2/batches/_delta_log/, job=history/part-....parquet     (written last)
-    FOLDER/v2/checkpoints/history/                                  (Spark's own)
+    FOLDER/v1/commits/_delta_log/, day=2026-11-22/part-....parquet
+    FOLDER/v1/batches/_delta_log/, job=history/part-....parquet     (written last)
+    FOLDER/v1/checkpoints/history/                                  (Spark's own)
 
 Theory of operation. A commit of Delta changes one table, all of it or nothing. A batch changes
 several tables, one after the other. Then it writes a row into `batches`: the versions of its tables
@@ -310,8 +310,7 @@ class Tables:
             )
             writer = frame.write.format("delta").partitionBy("job").mode("overwrite")
             writer = writer.option("replaceWhere", f"job = {quoted(job)}")
-            # An earlier release had no basis.
-            writer.option("mergeSchema", "true").save(self.path("batches"))
+            writer.save(self.path("batches"))
 
         version = self._commit("batches", session, write)
         (before, batches), after = tried[-1], self.snapshot("batches")

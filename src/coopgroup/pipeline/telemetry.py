@@ -50,7 +50,7 @@ _ROUND: Final = MappingProxyType(
         **dict.fromkeys(("policy", "assignor"), "string"),
         "members": "array<string>",
         "follow_up": "boolean",
-        "scheduled_rebalance_timeout_ms": "long",
+        "rejoin_in_ms": "long",
         **dict.fromkeys(_COUNTED, _RESOURCES),
     }
 )
@@ -186,10 +186,7 @@ def rounds_of(events: DataFrame) -> DataFrame:
         *("group", "at_ms", "member", "generation", "policy", "assignor", "members"),
         *counts,
         sql.coalesce("follow_up", sql.lit(0).cast("boolean")).alias("follow_up"),
-        sql.coalesce("scheduled_rebalance_timeout_ms", sql.lit(0).cast("long")).alias(
-            "scheduled_rebalance_timeout_ms"
-        ),
-        "digest",
+        *("rejoin_in_ms", "digest"),
     )
 
 

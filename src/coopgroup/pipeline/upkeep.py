@@ -1,14 +1,4 @@
-"""Upkeep of a folder of tables: `convert` an earlier layout, `optimize` files and logs.
-
-Theory of operation. Version 1 was plain Parquet, in folders by job and batch:
-
-    FOLDER/v1/commits/job=history/batch=12/day=2026-11-22/part-....parquet
-    FOLDER/v1/batches/job=history/batch=12/part-....parquet     (the batch is complete)
-
-`convert` copies the complete batches and the checkpoints of growing tables, and then renames `v1`.
-Until then every other job refuses the folder. Each table is one commit of Delta with a fixed
-number, so a conversion that was killed can run again. Snapshots are not copied: the jobs `lag` and
-`episodes` compute them again.
+"""Upkeep of a folder of tables: join small files, and delete old files and logs.
 
 `optimize` joins small files, and deletes files that no reader needs any more. Readers read the
 versions in `batches` (see `tables`). So `optimize` records the versions that it makes, as a job of
@@ -23,25 +13,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
-from pyspark.sql import functions as sql
-from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from coopgroup.errors import PipelineError
 from coopgroup.pipeline.folders import Folders
-from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.tables import NO_BATCH
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from coopgroup.pipeline.tables import Tables
 
-__all__ = ["Compaction", "convert", "optimize", "vacuum"]
+__all__ = ["Compaction", "optimize", "vacuum"]
 
-_OLD: Final = "v1"
-_CONVERTED: Final = "converted-v1"
-_PLACE: Final = (StructField("job", StringType()), StructField("batch", IntegerType()))
-_CONVERSION: Final = "convert"
 _OPTIMIZE: Final = "optimize"
 # Vacuum has as many tasks as the last setting says, by default 10,000, also for ten files. Its
 # entries in the log of a table would be newer versions than those of the batches.
@@ -53,55 +33,6 @@ _OF_VACUUM: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 _MS_PER_HOUR: Final = 3_600_000
-
-
-def convert(tables: Tables) -> dict[str, int]:
-    """Copy the growing tables of version 1, and rename its folder to `converted-v1`.
-
-    Args:
-        tables: tables of a folder with version 1.
-
-    Returns:
-        Number of rows by table.
-
-    Raises:
-        PipelineError: the folder has no tables of version 1.
-    """
-    folders, old = Folders(tables.spark), f"{tables.folder.rstrip('/')}/{_OLD}"
-    names = folders.names(old)
-    if not names:
-        raise PipelineError(f"{tables.folder} has no tables of version 1 to convert")
-    batches = tables.spark.read.parquet(f"{old}/batches") if "batches" in names else None
-    rows = {}
-    for name, table in TABLES.items():
-        if batches is not None and name in names and not table.is_snapshot:
-            _copy_table(tables, name, f"{old}/{name}", batches)
-            rows[name] = tables.read(name).count()
-    for name in folders.names(f"{old}/checkpoints"):
-        folders.copy(f"{old}/checkpoints/{name}", tables.checkpoint(name))
-    for name in folders.names(f"{old}/sources"):
-        source = tables.spark.read.parquet(f"{old}/sources/{name}")
-        source.write.format("delta").mode("overwrite").save(f"{tables.root}/sources/{name}")
-    # A job with a checkpoint continues after its last complete batch.
-    if batches is not None:
-        for last in batches.groupBy("job").agg(sql.max("sequence").alias("number")).collect():
-            if last.job in folders.names(f"{old}/checkpoints"):
-                tables.record(last.job, {}, last.number)
-    folders.rename(old, f"{tables.folder.rstrip('/')}/{_CONVERTED}")
-    return rows
-
-
-def _copy_table(tables: Tables, name: str, path: str, batches: DataFrame) -> None:
-    # Spark cannot infer the columns of a table without rows.
-    schema = StructType([*TABLES[name].schema.fields, *_PLACE])
-    stored = tables.spark.read.schema(schema).parquet(path)
-    complete = stored.join(sql.broadcast(batches.select("job", "batch")), ["job", "batch"], "semi")
-    tables.append(_CONVERSION, _number_of(name), {name: complete})
-
-
-def _number_of(name: str) -> int:
-    """Return the number of a table's only batch in a conversion."""
-    return list(TABLES).index(name)
 
 
 @frozen(kw_only=True)

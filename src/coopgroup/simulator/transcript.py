@@ -157,8 +157,8 @@ def _assignment_in_words(message: bytes) -> str:
     words = resources_in_words(told.assigned)
     if told.revoked is not None:
         words += f"; stop {resources_in_words(told.revoked)}, then rejoin"
-    if told.scheduled_rebalance_timeout_ms:
-        words += f"; rejoin in {told.scheduled_rebalance_timeout_ms} ms"
+    if told.rejoin_in_ms is not None:
+        words += f"; rejoin in {told.rejoin_in_ms} ms"
     return words
 
 
@@ -177,7 +177,7 @@ def _record_in_words(record: Record) -> str:
         elif isinstance(value, tuple):
             if value:
                 words.append(f"{one.name}=({', '.join(map(str, value))})")
-        elif value not in {"", 0} and not _goes_without_saying(one.name, value):
+        elif value not in {"", 0, None} and not _goes_without_saying(one.name, value):
             words.append(f"{one.name}={value}")
     return " ".join(words)
 

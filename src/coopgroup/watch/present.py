@@ -86,9 +86,9 @@ class Present:
         record = envelope.record
         self._told[envelope.member].note(record, arrived_ms)
         if isinstance(record, RoundDecided):
-            timeout_ms = record.scheduled_rebalance_timeout_ms
+            rejoin_in_ms = record.rejoin_in_ms
             self._lost, self._waiting = frozenset(record.lost), frozenset(record.waiting)
-            self._until_ms = envelope.at_ms + timeout_ms if timeout_ms else None
+            self._until_ms = None if rejoin_in_ms is None else envelope.at_ms + rejoin_in_ms
 
     def added_to(self, view: GroupView) -> GroupView:
         """Return a snapshot with what its members told."""

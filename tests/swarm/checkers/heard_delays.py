@@ -69,7 +69,7 @@ def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[
         late = dict(before.late_ms)
         unread = unreadable.get((envelope.client, envelope.generation), set()) - late.keys()
         unread |= before.unread
-        until_ms = ear.decided_ms + record.scheduled_rebalance_timeout_ms
+        until_ms = ear.decided_ms + (record.rejoin_in_ms or 0)
         for name in sorted({client_of.get(member, "") for member in record.members}):
             told = ears.get(name)
             if told is None or told.ends_ms is None or not record.lost & told.lost:
@@ -79,7 +79,7 @@ def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[
             joined_ms = told.joined_by(ear.decided_ms, envelope.generation, joins.get(name, {}))
             late[name] = max(late.get(name, 0), ear.decided_ms - joined_ms)
             on_top_ms = late[name] + waits.tolerance_ms + waits.delay_ms // 20
-            if record.scheduled_rebalance_timeout_ms and until_ms > told.ends_ms + on_top_ms:
+            if record.rejoin_in_ms is not None and until_ms > told.ends_ms + on_top_ms:
                 message = f"{name} had been told that the wait ends at {told.ends_ms}"
                 yield Violation(checker="losses", at_ms=envelope.at_ms, message=message)
         took[envelope.client] = _Taken(generation=envelope.generation, late_ms=late, unread=unread)
@@ -170,8 +170,8 @@ class _Ear:
                 self.joins_ms.append(at_ms)
             case StateChanged(after="leading"):
                 self.decided_ms = at_ms
-            case AssignmentReceived() if record.scheduled_rebalance_timeout_ms:
-                self.ends_ms = at_ms + record.scheduled_rebalance_timeout_ms
+            case AssignmentReceived() if record.rejoin_in_ms is not None:
+                self.ends_ms = at_ms + record.rejoin_in_ms
                 self.lost, self.leader = lost, leader
             case AssignmentReceived() if not record.follow_up:
                 self.ends_ms = None

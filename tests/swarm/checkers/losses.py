@@ -259,7 +259,7 @@ class _Step:
         yield from self._moves_while_lost()
         if _only_told_again(before, after):
             yield f"only {after.revoked.to_dict()} is still being stopped, and all have to rejoin"
-        until_ms = now_ms + after.scheduled_rebalance_timeout_ms
+        until_ms = now_ms + (after.rejoin_in_ms or 0)
         grace_ms = self.waits.tolerance_ms + self.waits.delay_ms // 20
         for resource, (lost_ms, owner) in self.since_now().items():
             if until_ms > lost_ms + self.waits.delay_ms + grace_ms:
@@ -355,7 +355,7 @@ def _given_by_new_leaders(rounds: Sequence[_Round], waits: Waits) -> Iterator[tu
             and before.sound
             and after.sound
             and not before.led.follow_up
-            and not before.led.scheduled_rebalance_timeout_ms
+            and before.led.rejoin_in_ms is None
             and all(one in before.owned and after.kept.get(one) for one in after.led.members)
         ):
             claimed = {one.name for member in after.led.members for one in after.kept[member]}

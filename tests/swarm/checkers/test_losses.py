@@ -23,7 +23,7 @@ DELAY_MS = 1_000
 
 def waits(waiting: ResourceSet) -> RoundDecided:
     """Return a round in which the delay begins."""
-    return led(("A", "B", "C"), lost=LOST, waiting=waiting, scheduled_rebalance_timeout_ms=DELAY_MS)
+    return led(("A", "B", "C"), lost=LOST, waiting=waiting, rejoin_in_ms=DELAY_MS)
 
 
 def second_wait(*, waiting: ResourceSet) -> list[Envelope]:
@@ -31,8 +31,8 @@ def second_wait(*, waiting: ResourceSet) -> list[Envelope]:
     rows: list[tuple[int, str, Record]] = [
         (10, "a", StateChanged(before="joining", after="leading", cause="")),
         (10, "a", waits(waiting)),
-        (10, "a", AssignmentReceived(leader=True, scheduled_rebalance_timeout_ms=DELAY_MS)),
-        (10, "b", AssignmentReceived(leader=False, scheduled_rebalance_timeout_ms=DELAY_MS)),
+        (10, "a", AssignmentReceived(leader=True, rejoin_in_ms=DELAY_MS)),
+        (10, "b", AssignmentReceived(leader=False, rejoin_in_ms=DELAY_MS)),
         (500, "b", StateChanged(before="stable", after="joining", cause="")),
         (510, "b", StateChanged(before="joining", after="leading", cause="")),
         (510, "b", waits(waiting)),
@@ -70,7 +70,7 @@ def test_heard_delay_of_a_static_member_whose_join_is_on_its_way_is_not_known(
 ) -> None:
     """The coordinator passes on the join before, which was sent before the delay was announced."""
     joining = StateChanged(before="stable", after="joining", cause="")
-    heard = AssignmentReceived(leader=False, scheduled_rebalance_timeout_ms=DELAY_MS)
+    heard = AssignmentReceived(leader=False, rejoin_in_ms=DELAY_MS)
     rows = [
         _of("b", 0, ProcessStarted(instance_id=instance_id, topics=("T",))),
         _of("b", 5, joining),
@@ -107,7 +107,7 @@ def test_heard_delay_that_a_follow_up_passes_on_ends_as_late_as_that_one_took_it
 
 def test_heard_delay_of_a_member_that_the_leader_cannot_read_is_not_known() -> None:
     """Regression: it told its delay later than the others. The others still bound the wait."""
-    heard = AssignmentReceived(leader=False, scheduled_rebalance_timeout_ms=DELAY_MS)
+    heard = AssignmentReceived(leader=False, rejoin_in_ms=DELAY_MS)
     rows = second_wait(waiting=ResourceSet({}))[:-3]
     rows += [
         _of("c", 10, heard),
@@ -189,9 +189,7 @@ def _round(
     return rows
 
 
-@pytest.mark.parametrize(
-    ("before", "breaches"), [({}, 1), ({"scheduled_rebalance_timeout_ms": 500}, 0)]
-)
+@pytest.mark.parametrize(("before", "breaches"), [({}, 1), ({"rejoin_in_ms": 500}, 0)])
 def test_new_leader_lets_a_loss_wait_unless_members_know_of_a_delay(
     before: dict[str, int], breaches: int
 ) -> None:
@@ -271,7 +269,7 @@ def test_newcomer_that_cannot_take_the_whole_share_is_given_nothing_of_it(
 def _told_in(timeout_ms: int) -> RoundDecided:
     return attrs.evolve(
         waits(ResourceSet({})),
-        scheduled_rebalance_timeout_ms=timeout_ms,
+        rejoin_in_ms=timeout_ms,
         follow_up=not timeout_ms,
     )
 

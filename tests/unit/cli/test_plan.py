@@ -39,7 +39,8 @@ def told(assigned: list[int], revoked: list[int] | None) -> dict[str, Any]:
     return {
         "assigned": {"T": assigned} if assigned else {},
         "revoked": None if revoked is None else {"T": revoked} if revoked else {},
-        "scheduled_rebalance_timeout_ms": 0,
+        "rejoin_in_ms": None,
+        "loss_ends_in_ms": None,
     }
 
 
@@ -145,7 +146,8 @@ def test_command_when_given_options_takes_them_for_lines_without_a_policy(
     file.write_bytes(GOOD)
     assert app.run(["plan", str(file), "--policy", "deferred:initial_delay_ms=900"]) == 0
     waits = json.loads(capfdbinary.readouterr().out)
-    assert waits["members"]["m"]["scheduled_rebalance_timeout_ms"] == 900
+    told = waits["members"]["m"]
+    assert (told["rejoin_in_ms"], told["loss_ends_in_ms"]) == (900, 900)
     assert waits["held"] == {"t": [0]}
 
 

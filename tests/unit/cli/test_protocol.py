@@ -7,10 +7,10 @@ import pytest
 
 from coopgroup.cli.app import run
 
-EMPTY_ASSIGNMENT = "000200000000ffffffff00000000"
+EMPTY_ASSIGNMENT = "000100000000" + "ff" * 12 + "00000000" + "ff" * 16
 EMPTY_ROW = (
-    '{"assigned":{},"revoked":null,"scheduled_rebalance_timeout_ms":0,'
-    '"user_data_hex":null,"version":2}'
+    '{"assigned":{},"loss_ends_in_ms":null,"rejoin_in_ms":null,"revoked":null,'
+    '"shared_digest":null,"topics_digest":null,"version":1,"warmups":{}}'
 )
 TOPIC_A = "000000000001000161ffffffff"
 NOTHING = '{"error":"version: 2 bytes needed, 0 left","offset":0}'
@@ -29,7 +29,7 @@ def feed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
             "decode --kind assignment --dialect kafka",
             EMPTY_ASSIGNMENT,
             0,
-            EMPTY_ROW.replace('_ms":0', '_ms":null'),
+            '{"assigned":{},"user_data_hex":null,"version":1}',
         ),
         (
             "encode --dialect kafka --kind assignment",
@@ -40,7 +40,7 @@ def feed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
         ("encode --kind subscription", '{"topics":["a"],"version":0}', 0, TOPIC_A),
         (
             "decode --kind assignment",
-            "0002ff",
+            "0001ff",
             2,
             '{"error":"assigned: 4 bytes needed, 1 left","offset":2}',
         ),

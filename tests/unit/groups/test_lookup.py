@@ -17,11 +17,17 @@ from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.base import RoundContext
-from coopgroup.core.protocol.assignment_trailer import names_digest, trailer_of
+from coopgroup.core.protocol.digests import names_digest
 from coopgroup.groups.catalogue import EVERYTHING, Catalogue
 from coopgroup.groups.lookup import CatalogueLookup, CatalogueWatcher
 from coopgroup.policies import SimplePolicy
-from coopgroup.protocol import Subscription, UserData, encode_subscription, encode_user_data
+from coopgroup.protocol import (
+    Subscription,
+    UserData,
+    decode_assignment,
+    encode_subscription,
+    encode_user_data,
+)
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
 
@@ -67,9 +73,8 @@ def test_static_member_that_takes_everything_has_its_own_words_noted() -> None:
         policy=SimplePolicy(),
         context=RoundContext(leader_id="a", generation=-1, now_ms=0, state=None),
     )
-    note = trailer_of(round_.assignments[0][1])
-    assert note is not None
-    assert note.topics == names_digest((EVERYTHING,))
+    noted = decode_assignment(round_.assignments[0][1], index_min=-1)
+    assert noted.topics_digest == names_digest((EVERYTHING,))
 
 
 def _member(

@@ -105,7 +105,7 @@ def rolling_bounce(partitions: int, members: int, *, jitter_ms: int = 0) -> list
         own = share(partitions, members, number)
         others = names[:number] + names[number + 1 :]
         story.crash(at_ms, name)
-        story.lead(at_ms + 2_000, others, lost=own, scheduled_rebalance_timeout_ms=10_000)
+        story.lead(at_ms + 2_000, others, lost=own, rejoin_in_ms=10_000)
         story.start(at_ms + 2_500, name)
         story.lead(at_ms + 3_000, names, granted=own)
         _work_one_by_one(story, at_ms + 3_030, name, own, jitter_ms)

@@ -88,7 +88,7 @@ def test_member_is_forgotten_a_minute_after_it_left() -> None:
 
 def test_lost_partition_waits_until_the_delay_ends() -> None:
     group = view(owners=("m-a", "", ""))
-    led = round_(lost=some(1), waiting=some(2), scheduled_rebalance_timeout_ms=30_000)
+    led = round_(lost=some(1), waiting=some(2), rejoin_in_ms=30_000)
     found = present(led)
     partitions = found.added_to(group).partitions
     assert [(one.state, one.until_ms) for one in partitions] == [

@@ -16,7 +16,6 @@ __all__ = ["command"]
 
 _ABOUTS: Final = {
     "advise": "Advise on policy and time-outs from the history.",
-    "convert": "Convert tables of an earlier release.",
     "episodes": "Find rebalances, absences and skew.",
     "history": "Read the history of groups from the brokers.",
     "lag": "Compute lag and load of groups.",
@@ -26,13 +25,12 @@ _ABOUTS: Final = {
     "telemetry": "Read telemetry of coopgroup's members.",
 }
 _OF_ONE_MODULE: Final = {"advise", "run", "sql"}
-_UPKEEP: Final = {"convert", "optimize"}
 
 
 def _home_of(name: str) -> tuple[str, str]:
     if name in _OF_ONE_MODULE:
         return f"{__name__}.{name}", "command"
-    if name in _UPKEEP:
+    if name == "optimize":
         return f"{__name__}.upkeep", name
     return f"{__name__}.jobs", name
 

@@ -88,7 +88,7 @@ def history(
     options |= all_partitions(brokers, topic)
     tables = place.tables()
     with one_line():
-        read_history(tables, options, source, every_s)
+        read_history(tables, brokers, options, source, every_s)
         _tell(tables, (*_HISTORY, "rejected"))
     require_some(tables, topic, scope.groups)
 
@@ -139,7 +139,7 @@ def lag(
             source = brokers.source(_INTERNAL_TOPIC, "no group has ever committed")
             options |= all_partitions(brokers, _INTERNAL_TOPIC)
             with interruption() as interrupted:
-                query = _start_history(tables, options, source, every_s)
+                query = _start_history(tables, brokers, options, source, every_s)
                 tidied_s, loaded_s = time.monotonic(), -_LOADS_S
                 while query.isActive and not interrupted.is_set():
                     is_due = time.monotonic() - loaded_s > _LOADS_S
@@ -240,12 +240,17 @@ def all_partitions(brokers: Brokers, topic: str) -> dict[str, str]:
 
 
 def read_history(
-    tables: Tables, options: dict[str, str], source: Source, every_s: float | None = None
+    tables: Tables,
+    brokers: Brokers,
+    options: dict[str, str],
+    source: Source,
+    every_s: float | None = None,
 ) -> None:
     """Read the history of groups from a topic.
 
     Args:
         tables: tables to write to.
+        brokers: know the names of topics, of which groups of KIP-848 tell only ids.
         options: options of Spark's Kafka source, with those of `all_partitions`.
         source: the topic, and its groups to read.
         every_s: seconds between batches, until the user ends it; `None` reads the present records.
@@ -255,7 +260,7 @@ def read_history(
             checkpoint.
     """
     begin_ms = _now_ms()
-    query = _start_history(tables, options, source, every_s)
+    query = _start_history(tables, brokers, options, source, every_s)
     if every_s is None:
         if _finish(query):
             tables.read_until(begin_ms)
@@ -300,13 +305,23 @@ def _check_cluster(tables: Tables, cluster: str) -> None:
 
 
 def _start_history(
-    tables: Tables, options: dict[str, str], source: Source, every_s: float | None
+    tables: Tables,
+    brokers: Brokers,
+    options: dict[str, str],
+    source: Source,
+    every_s: float | None,
 ) -> StreamingQuery:
     from coopgroup.pipeline.history import kafka_records, start_history  # noqa: PLC0415 - an extra
 
     scope = scope_of(_claim(tables, "history", source), None)
     raw = kafka_records(tables.spark, options, topic=source.topic, is_stream=True)
-    return start_history(raw, tables, source=source.topic, every_s=every_s, scope=scope)
+    return start_history(
+        *(raw, tables),
+        source=source.topic,
+        every_s=every_s,
+        scope=scope,
+        names=brokers.names,
+    )
 
 
 def _finish(query: StreamingQuery) -> bool:

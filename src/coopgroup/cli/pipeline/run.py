@@ -101,7 +101,7 @@ def _compute(
     from coopgroup.pipeline.episodes.job import write_episodes  # noqa: PLC0415 - needs the extra
 
     with _timed("history", seconds):
-        read_history(tables, options, source)
+        read_history(tables, brokers, options, source)
         require_some(tables, source.topic)
     with _timed("lag", seconds):
         compute_lag(tables, brokers, reset, scope, None)

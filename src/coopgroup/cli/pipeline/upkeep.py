@@ -1,4 +1,4 @@
-"""`coopgroup pipeline convert` and `optimize`: upkeep of a folder of tables."""
+"""`coopgroup pipeline optimize`: upkeep of a folder of tables."""
 
 from __future__ import annotations
 
@@ -19,23 +19,6 @@ if TYPE_CHECKING:
 _RETENTION_HOURS: Final = 168
 _SAFE_HOURS: Final = 24
 _BYTES_PER_MB: Final = 1_000_000
-
-
-@click.command("convert")
-@tables_options
-def convert(*, place: Place) -> None:
-    """Convert tables of release 0.1 (plain Parquet) to Delta Lake.
-
-    The old files stay, in the folder converted-v1: delete it when you like. Lag and episodes are
-    not converted: run their jobs again.
-    """
-    place.require_folder()
-    from coopgroup.pipeline import upkeep  # noqa: PLC0415 - needs the extra
-
-    tables = place.any_tables()
-    with one_line():
-        for name, rows in upkeep.convert(tables).items():
-            click.echo(f"{name}: {counted(rows, 'row')}")
 
 
 @click.command("optimize")

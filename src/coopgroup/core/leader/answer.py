@@ -7,7 +7,7 @@ it is null for all members, except those that are slow to stop.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -15,18 +15,11 @@ import numpy as np
 from coopgroup.core.leader.belief import Believed, believed_request, remember_given
 from coopgroup.core.leader.decision import RoundDecision, decide_round, refused_round
 from coopgroup.core.leader.request import RoundRequest, TopicMetadata, known_claims
-from coopgroup.core.model import EMPTY, NO_LOSS, NOBODY, ResourceSet, resolve_claims
+from coopgroup.core.model import EMPTY, NOBODY, ResourceSet, resolve_claims
 from coopgroup.core.model.group import split_by_member
 from coopgroup.core.model.plan import revoked_by_member, revoked_claims
-from coopgroup.core.policies.simple import SimplePolicy
-from coopgroup.core.policies.warming.option import warmup_of
 from coopgroup.core.protocol.assignment import encode_assignment
-from coopgroup.core.protocol.assignment_trailer import (
-    AssignmentTrailer,
-    names_digest,
-    resources_digest,
-    with_trailer,
-)
+from coopgroup.core.protocol.digests import names_digest, resources_digest
 from coopgroup.core.protocol.values import Assignment
 
 if TYPE_CHECKING:
@@ -37,8 +30,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.lags import Lags
     from coopgroup.core.model.resource_set import BoolArray
     from coopgroup.core.policies.base import Policy, RoundContext
-
-_VERSION_OF_DESIGN_I: Final = 1
 
 
 def lead(
@@ -51,8 +42,6 @@ def lead(
     context: RoundContext,
 ) -> RoundDecision:
     """Decide and encode a round.
-
-    If some members cannot read a time-out, a waiting policy decides like `SimplePolicy`.
 
     Args:
         request: the members' subscriptions.
@@ -67,11 +56,6 @@ def lead(
     decided = decide_round(
         request.claims, metadata, lags, assignor=assignor, policy=policy, context=context
     )
-    if request.old_readers and decided.plan.scheduled_rebalance_timeout_ms:
-        simple = SimplePolicy(warmup=warmup_of(policy))
-        decided = decide_round(
-            request.claims, metadata, lags, assignor=assignor, policy=simple, context=context
-        )
     return _encoded(request, decided, context, metadata.resources, believed)
 
 
@@ -131,14 +115,13 @@ def member_assignments(
         revoked = revoked_by_member(group, plan.assigned)
     elif plan.stopping is not None and plan.stopping.any():
         revoked = tuple(stop or None for stop in revoked_by_member(group, plan.assigned))
-    loss_timeout_ms = _loss_timeout_ms(plan)
     return tuple(
         Assignment(
             assigned=assigned,
             revoked=stopped,
-            scheduled_rebalance_timeout_ms=plan.scheduled_rebalance_timeout_ms,
-            loss_timeout_ms=loss_timeout_ms,
-            warmups=warmups or None,
+            rejoin_in_ms=plan.rejoin_in_ms,
+            loss_ends_in_ms=plan.loss_ends_in_ms,
+            warmups=warmups,
         )
         for assigned, stopped, warmups in zip(
             _assigned(group, plan, claims), revoked, _warmups(group, plan), strict=True
@@ -192,14 +175,6 @@ def _changed(group: GroupSnapshot, plan: RoundPlan) -> BoolArray:
     return changed
 
 
-def _loss_timeout_ms(plan: RoundPlan) -> int | None:
-    """Return the wait of losses to announce, or None if the time-out is this wait."""
-    timeout_ms, loss_ms = plan.scheduled_rebalance_timeout_ms, plan.loss_timeout_ms
-    if loss_ms is None or not timeout_ms:
-        return None
-    return loss_ms if loss_ms == NO_LOSS or loss_ms > timeout_ms else None
-
-
 def _last_seen(request: RoundRequest, context: RoundContext) -> ResourceSet:
     seen = [claim.owned for claim in request.claims]
     if context.state is not None:
@@ -217,14 +192,14 @@ def _encoded(
     told = member_assignments(decided, request.claims)
     member_ids = decided.group.member_ids
     wires = _known_wire(request, told)
-    messages = [
-        _message(request, member_id, assignment, wire)
-        for member_id, assignment, wire in zip(member_ids, told, wires, strict=True)
-    ]
-    if not (decided.plan.follow_up or decided.plan.scheduled_rebalance_timeout_ms):
+    if not (decided.plan.follow_up or decided.plan.rejoin_in_ms):
         # A refused round shared nothing: a leader that returns to it must start another round.
         known = None if decided.refused else shared
-        _add_trailers(messages, request, context.leader_id, known)
+        told = _with_digests(told, request, context.leader_id, known)
+    messages = [
+        encode_assignment(assignment, index_min=request.index_min, assigned_wire=wire)
+        for assignment, wire in zip(told, wires, strict=True)
+    ]
     return attrs.evolve(
         decided,
         assignments=tuple(zip(member_ids, messages, strict=True)),
@@ -235,38 +210,23 @@ def _encoded(
     )
 
 
-def _message(
-    request: RoundRequest, member_id: str, assignment: Assignment, wire: bytes | None
-) -> bytes:
-    """Encode an assignment in the newest version that the member reads.
+def _with_digests(
+    told: Sequence[Assignment], request: RoundRequest, leader_id: str, shared: ResourceSet | None
+) -> tuple[Assignment, ...]:
+    """Add digests for static members to the last assignments of a rebalance."""
 
-    The oldest version cannot carry the delay of a refused round. A member that does not learn the
-    delay rejoins together with the others.
-    """
-    if member_id not in request.old_readers:
-        return encode_assignment(assignment, index_min=request.index_min, assigned_wire=wire)
-    untimed = Assignment(assigned=assignment.assigned, revoked=assignment.revoked)
-    return encode_assignment(
-        untimed, _VERSION_OF_DESIGN_I, index_min=request.index_min, assigned_wire=wire
-    )
-
-
-def _add_trailers(
-    messages: list[bytes], request: RoundRequest, leader_id: str, shared: ResourceSet | None
-) -> None:
-    """Append trailers for static members to the last assignments of a rebalance."""
-    words = zip(request.claims, request.joined_topics, strict=True)
-    for number, (claim, topics) in enumerate(words):
+    def noted(assignment: Assignment, claim: MemberClaim, topics: Sequence[str]) -> Assignment:
         if claim.instance_id is None or not claim.readable:
-            continue
-        if claim.member_id in request.old_readers:
-            continue  # it may refuse trailing bytes
+            return assignment
         known = shared if claim.member_id == leader_id else None
-        trailer = AssignmentTrailer(
-            topics=names_digest(topics),
-            shared=None if known is None else resources_digest(known),
+        return attrs.evolve(
+            assignment,
+            topics_digest=names_digest(topics),
+            shared_digest=None if known is None else resources_digest(known),
         )
-        messages[number] = with_trailer(messages[number], trailer)
+
+    rows = zip(told, request.claims, request.joined_topics, strict=True)
+    return tuple(noted(*row) for row in rows)
 
 
 def _known_wire(request: RoundRequest, told: Sequence[Assignment]) -> Iterator[bytes | None]:

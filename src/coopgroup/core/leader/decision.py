@@ -17,7 +17,7 @@ import numpy.typing as npt
 from attrs import frozen
 
 from coopgroup.core.leader.bundled import BundledRound
-from coopgroup.core.model import EMPTY, NO_LOSS, NOBODY, plan_that_moves_nothing, resolve_claims
+from coopgroup.core.model import EMPTY, NOBODY, plan_that_moves_nothing, resolve_claims
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.policies.eager import EagerPolicy
 from coopgroup.core.policies.safety import check_target, violations
@@ -251,15 +251,12 @@ def _asking(whom: str) -> Iterator[None]:
 
 
 def _with_running_delay(group: GroupSnapshot, plan: RoundPlan) -> RoundPlan:
-    waits = {member.known_loss_ms or 0 for member in group.members} - {0}
-    delays = {member.remaining_delay_ms or 0 for member in group.members} - {0}
-    if not waits | delays:
-        return plan
-    delay_ms, wait_ms = min(waits | delays), min(waits, default=NO_LOSS)
+    losses = {member.loss_ends_in_ms or 0 for member in group.members} - {0}
+    rejoins = {member.rejoin_in_ms or 0 for member in group.members} - {0} | losses
     return attrs.evolve(
         plan,
-        scheduled_rebalance_timeout_ms=delay_ms,
-        loss_timeout_ms=None if wait_ms == delay_ms else wait_ms,
+        rejoin_in_ms=min(rejoins, default=None),
+        loss_ends_in_ms=min(losses, default=None),
     )
 
 
@@ -278,11 +275,11 @@ def _state_after_refusal(
     """
     fresh = remember_round(group, context, find_unclaimed(group, context), assigned)
     if context.state is None:
-        known = [m.remaining_delay_ms for m in group.members if m.remaining_delay_ms is not None]
+        known = [m.rejoin_in_ms for m in group.members if m.rejoin_in_ms is not None]
         return attrs.evolve(
             fresh,
             blind=True,
-            moves_pending=any(m.remaining_loss_ms is not None for m in group.members),
+            moves_pending=any(m.rejoins_to_move for m in group.members),
             moves_due_ms=context.now_ms + min(known) if known else None,
         )
     return attrs.evolve(
@@ -353,7 +350,7 @@ def round_record(
         waiting=take(plan.waiting),
         contested=take(group.contested),
         follow_up=plan.follow_up,
-        scheduled_rebalance_timeout_ms=plan.scheduled_rebalance_timeout_ms,
+        rejoin_in_ms=plan.rejoin_in_ms,
         protocol=context.protocol,
         gone=take(~group.assignable) | remembered,
     )

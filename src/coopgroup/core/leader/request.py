@@ -13,9 +13,9 @@ from attrs import field, frozen
 
 from coopgroup.core.model import MemberClaim, ResourceSet
 from coopgroup.core.protocol.subscription import read_subscription
-from coopgroup.core.protocol.user_data import MAGIC, decode_user_data
+from coopgroup.core.protocol.user_data import decode_user_data
 from coopgroup.core.protocol.values import UserData
-from coopgroup.core.telemetry.records import SubscriptionUnreadable
+from coopgroup.core.telemetry.records import SubscriptionUnreadable, UserDataUnreadable
 from coopgroup.errors import DecodeError, RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -34,12 +34,10 @@ class RoundRequest:
     Attributes:
         claims: one per member, ascending by member id.
         topics: names with a subscriber, ascending; the host looks them up.
-        records: a `SubscriptionUnreadable` for each undecodable subscription.
+        records: a `SubscriptionUnreadable` or `UserDataUnreadable` for each undecodable part.
         index_min: smallest index of a resource: 0 for partitions, -1 in groups of connectors.
         owned_wire: bytes of each claim in the subscription; None if we would encode it differently.
             A member that keeps exactly its claims gets the same bytes back.
-        old_readers: ids of members that may read only assignments of version 1, as in Design I:
-            their subscription has version 1 or older, and they report no delay.
         joined_topics: subscription of each claim as the member sent it, even if the host has
             replaced it.
         subscriptions: each claim's subscription; None if it is unreadable.
@@ -50,7 +48,6 @@ class RoundRequest:
     records: tuple[Record, ...] = ()
     index_min: int = 0
     owned_wire: tuple[bytes | None, ...] = field(default=(), eq=False, repr=False)
-    old_readers: frozenset[str] = frozenset()
     joined_topics: tuple[tuple[str, ...], ...] = ()
     subscriptions: tuple[Subscription | None, ...] = field(default=(), eq=False, repr=False)
 
@@ -69,7 +66,6 @@ class TopicMetadata:
 
 
 _NO_USER_DATA: Final = UserData()
-_VERSION_OF_DESIGN_I: Final = 1
 # Honest members may claim a few deleted topics.
 _TOPICS_BELIEVED: Final = 1_000
 
@@ -93,7 +89,6 @@ def read_members(members: Sequence[JoinedMember], *, index_min: int = 0) -> Roun
     claims: list[MemberClaim] = []
     records: list[Record] = []
     wires: list[bytes | None] = []
-    old_readers: set[str] = set()
     subscriptions: list[Subscription | None] = []
     for member in ordered:
         wire = subscription = None
@@ -101,10 +96,6 @@ def read_members(members: Sequence[JoinedMember], *, index_min: int = 0) -> Roun
             subscription, wire = read_subscription(
                 member.metadata, index_min=index_min, skips_rest=True
             )
-            claim, reads_old = _read_claim(member, subscription, index_min)
-            claims.append(claim)
-            if reads_old:
-                old_readers.add(member.member_id)
         except DecodeError as error:
             claims.append(
                 MemberClaim(
@@ -115,6 +106,15 @@ def read_members(members: Sequence[JoinedMember], *, index_min: int = 0) -> Roun
                 )
             )
             records.append(SubscriptionUnreadable(member_id=member.member_id, reason=str(error)))
+        else:
+            try:
+                ours = decode_user_data(
+                    subscription.user_data, index_min=index_min, skips_rest=True
+                )
+            except DecodeError as error:
+                ours = None
+                records.append(UserDataUnreadable(member_id=member.member_id, reason=str(error)))
+            claims.append(_claim(member, subscription, ours or _NO_USER_DATA))
         wires.append(wire)
         subscriptions.append(subscription)
     lists = {id(claim.topics): claim.topics for claim in claims}  # most have the same list
@@ -124,7 +124,6 @@ def read_members(members: Sequence[JoinedMember], *, index_min: int = 0) -> Roun
         records=tuple(records),
         index_min=index_min,
         owned_wire=tuple(wires),
-        old_readers=frozenset(old_readers),
         joined_topics=tuple(claim.topics for claim in claims),
         subscriptions=tuple(subscriptions),
     )
@@ -150,19 +149,16 @@ def known_claims(
     )
 
 
-def _read_claim(
-    member: JoinedMember, subscription: Subscription, index_min: int
-) -> tuple[MemberClaim, bool]:
-    ours = _user_data(subscription.user_data, index_min)
-    claim = MemberClaim(
+def _claim(member: JoinedMember, subscription: Subscription, ours: UserData) -> MemberClaim:
+    return MemberClaim(
         member_id=member.member_id,
         topics=subscription.topics,
         owned=subscription.owned,
         generation=subscription.generation,
         instance_id=member.group_instance_id,
         rack=subscription.rack,
-        remaining_delay_ms=ours.remaining_delay_ms,
-        remaining_loss_ms=ours.remaining_loss_ms,
+        rejoin_in_ms=ours.rejoin_in_ms,
+        loss_ends_in_ms=ours.loss_ends_in_ms,
         consumption_rate_per_s=ours.consumption_rate_per_s,
         catalogue_version=ours.catalogue_version,
         warm=ours.warm,
@@ -170,12 +166,3 @@ def _read_claim(
         declined=ours.declined,
         hands_over=ours.hands_over,
     )
-    tells = (subscription.user_data or b"").startswith(MAGIC)
-    return claim, subscription.version <= _VERSION_OF_DESIGN_I and not tells
-
-
-def _user_data(content: bytes | None, index_min: int) -> UserData:
-    try:
-        return decode_user_data(content, index_min=index_min) or _NO_USER_DATA
-    except DecodeError:
-        return _NO_USER_DATA  # others put what they like there (KIP-429's fallback generation, say)

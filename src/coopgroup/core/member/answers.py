@@ -42,14 +42,13 @@ from coopgroup.core.model.group_api import (
     SyncGroupAnswer,
 )
 from coopgroup.core.model.replacing import replaced
-from coopgroup.core.protocol.assignment_trailer import names_digest, trailer_of
+from coopgroup.core.protocol.digests import names_digest
 from coopgroup.core.telemetry.records import AssignmentReceived
 from coopgroup.errors import DecodeError
 
 if TYPE_CHECKING:
     from coopgroup.core.member.member import Outstanding
     from coopgroup.core.member.turn import Turn
-    from coopgroup.core.model import ResourceSet
     from coopgroup.core.protocol.values import Assignment
 
 
@@ -265,7 +264,7 @@ def _sync_answered(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer, event
     is_new = assignment.assigned != member.owned or member.claim_generation != member.generation
     note_writer(turn, by_broker=by_broker, is_new=is_new)
     refusals = member.last_assignment.refusals + 1 if refused else 0
-    _heed_trailer(turn, assignment.assigned, answer.assignment, refusals)
+    _heed_digests(turn, assignment, refusals)
     if refused:
         note_refusal(turn, refused, is_first=is_first)
     _take_assignment(turn, assignment)
@@ -293,19 +292,21 @@ def _synced(turn: Turn, sent: Outstanding) -> None:
     keep_identity(turn)
 
 
-def _heed_trailer(turn: Turn, assigned: ResourceSet, assignment: bytes, refusals: int) -> None:
+def _heed_digests(turn: Turn, assignment: Assignment, refusals: int) -> None:
     """Compare the leader's view of this member's subscription with the current one.
 
     They differ if a static member returned with another subscription. The group keeps the
     assignment for the old subscription, and begins no round for the new one (KIP-345).
     """
-    trailer, by_broker = trailer_of(assignment), turn.member.round.by_broker
-    shared = None if trailer is None else trailer.shared
     last = LastAssignment(
-        resources=assigned, shared_digest=shared, by_broker=by_broker, refusals=refusals
+        resources=assignment.assigned,
+        shared_digest=assignment.shared_digest,
+        by_broker=turn.member.round.by_broker,
+        refusals=refusals,
     )
     turn.set(last_assignment=last)
-    if trailer is not None and trailer.topics != names_digest(turn.member.last_join.topics):
+    noted = assignment.topics_digest
+    if noted is not None and noted != names_digest(turn.member.last_join.topics):
         turn.set(rejoin_reason="subscription changed")
 
 
@@ -325,7 +326,7 @@ def _take_assignment(turn: Turn, assignment: Assignment) -> None:
         kept=owned & assignment.assigned,
         revoked=stopping,
         follow_up=assignment.revoked is not None,
-        scheduled_rebalance_timeout_ms=assignment.scheduled_rebalance_timeout_ms,
+        rejoin_in_ms=assignment.rejoin_in_ms,
         protocol=member.round.protocol,
         session_timeout_ms=member.config.session_timeout_ms,
     )

@@ -69,7 +69,7 @@ def acceptable(
     refused = _foreign(member, named) | _beyond(named, member, counted)
     if not refused or member.round.by_broker or member.config.protocol_type != _PARTITIONS:
         return assignment, EMPTY
-    warmups = None if assignment.warmups is None else assignment.warmups - refused
+    warmups = assignment.warmups - refused
     assigned = assignment.assigned - refused
     # The leader's own list names none of the refused resources that the member owns. Without
     # anything to stop, a follow-up round begins no sooner than the rejoin of `note_refusal`.
@@ -79,7 +79,7 @@ def acceptable(
 
 
 def _named(assignment: Assignment) -> ResourceSet:
-    return assignment.assigned | (assignment.warmups or EMPTY)
+    return assignment.assigned | assignment.warmups
 
 
 def _foreign(member: Member, resources: ResourceSet) -> ResourceSet:

@@ -211,7 +211,7 @@ def _meet_deadlines(turn: Turn) -> None:
         expired = turn.now_ms >= member.lease.until_ms
         turn.lose("lease expired" if expired else "rebalance time-out", keep_id=True)
     member = turn.member
-    due = member.delay.remaining_ms(turn.now_ms) == 0
+    due = member.delay.rejoin_in_ms(turn.now_ms) == 0
     wanted = member.rejoin_reason or warm_reason(turn) or look_reason(turn)
     reason = "scheduled rebalance" if due else wanted
     if reason and member.state is MemberState.STABLE:

@@ -202,7 +202,7 @@ class Member:
         """
         pace_ms = self.config.heartbeat_interval_ms
         others_wait = self.state is MemberState.REVOKING and not self.round.by_broker
-        if others_wait or self.delay.remaining_ms(now_ms):
+        if others_wait or self.delay.rejoin_in_ms(now_ms):
             return min(pace_ms, self.config.window_heartbeat_interval_ms)
         return pace_ms
 

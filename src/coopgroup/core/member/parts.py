@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from attrs import frozen
 
-from coopgroup.core.model import EMPTY, NO_LOSS, ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group import NO_GENERATION
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class LastAssignment:
     Attributes:
         resources: the assigned resources.
         shared_digest: digest of all resources that the group shared in that round, noted by the
-            leader for this member's next process; None without such a trailer.
+            leader for this member's next process; None if unknown.
         by_broker: whether the group coordinator assigned them, see `Round`.
         refusals: number of assignments in a row of which the member refused a part.
         unreadable_since_ms: when the first one in a row arrived that could not be read, or None.
@@ -263,13 +263,12 @@ class Delay:
             joined_at_ms: when the member's join of that round was sent.
             now_ms: the host's monotonic clock, in ms.
         """
-        if assignment.scheduled_rebalance_timeout_ms > 0:
-            scheduled_ms = now_ms + assignment.scheduled_rebalance_timeout_ms
-            loss_ms = assignment.loss_timeout_ms
-            if loss_ms is None:
-                return Delay(rejoin_at_ms=scheduled_ms, loss_until_ms=scheduled_ms)
-            loss_until_ms = None if loss_ms == NO_LOSS else now_ms + loss_ms
-            return Delay(rejoin_at_ms=scheduled_ms, loss_until_ms=loss_until_ms)
+        if assignment.rejoin_in_ms is not None:
+            ends_in_ms = assignment.loss_ends_in_ms
+            return Delay(
+                rejoin_at_ms=now_ms + assignment.rejoin_in_ms,
+                loss_until_ms=None if ends_in_ms is None else now_ms + ends_in_ms,
+            )
         if assignment.revoked is None:
             return NO_DELAY
         running_ms, waits_ms = (
@@ -279,20 +278,13 @@ class Delay:
         rejoin_at_ms = waits_ms if running_ms is None else running_ms
         return Delay(rejoin_at_ms=rejoin_at_ms, loss_until_ms=waits_ms)
 
-    def remaining_ms(self, now_ms: int) -> int | None:
-        """Return the rest of the scheduled delay, in ms; 0 when just over, None without a delay."""
-        if self.rejoin_at_ms is None:
-            return None
-        return max(0, self.rejoin_at_ms - now_ms)
+    def rejoin_in_ms(self, now_ms: int) -> int | None:
+        """Return the time until the scheduled rejoin; 0 if it is due, None without one."""
+        return None if self.rejoin_at_ms is None else max(0, self.rejoin_at_ms - now_ms)
 
-    def remaining_loss_ms(self, now_ms: int) -> int | None:
-        """Return the rest of the wait for lost owners, in ms; 0 when just over.
-
-        `NO_LOSS` without such a wait; None if the scheduled delay is for that wait.
-        """
-        if self.loss_until_ms == self.rejoin_at_ms:
-            return None
-        return NO_LOSS if self.loss_until_ms is None else max(0, self.loss_until_ms - now_ms)
+    def loss_ends_in_ms(self, now_ms: int) -> int | None:
+        """Return the rest of the wait for lost owners; 0 when just over, None without one."""
+        return None if self.loss_until_ms is None else max(0, self.loss_until_ms - now_ms)
 
 
 @frozen(kw_only=True)

@@ -173,8 +173,8 @@ def _user_data(member: Member, protocol: KafkaProtocol | None, now_ms: int) -> b
         case None:
             return encode_user_data(
                 UserData(
-                    remaining_delay_ms=member.delay.remaining_ms(now_ms),
-                    remaining_loss_ms=member.delay.remaining_loss_ms(now_ms),
+                    rejoin_in_ms=member.delay.rejoin_in_ms(now_ms),
+                    loss_ends_in_ms=member.delay.loss_ends_in_ms(now_ms),
                     consumption_rate_per_s=member.next_join.consumption_rate_per_s,
                     catalogue_version=member.next_join.catalogue_version,
                     warm=None if warmups is None else warmups.warm,

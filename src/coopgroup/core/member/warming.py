@@ -89,7 +89,7 @@ def take_warmups(turn: Turn, assignment: Assignment, gained: ResourceSet) -> Non
     before = member.next_join.warmups
     if before is None:
         return
-    wanted = (assignment.warmups or EMPTY) - assignment.assigned
+    wanted = assignment.warmups - assignment.assigned
     known = before.begun | before.warm
     moved = known & gained
     cancelled = known - wanted - gained

@@ -51,9 +51,8 @@ class MemberClaim:
         topics: subscribed names, ascending and distinct.
         owned: claimed resources; they can be stale, unknown to the group, or claimed twice.
         generation: generation that last confirmed the claim, `NO_GENERATION` if unknown.
-        remaining_delay_ms: remaining scheduled delay that the member knows of, in ms; None for
-            none.
-        remaining_loss_ms: present if that delay is a pause between moves; see `GroupMember`.
+        rejoin_in_ms: time until the scheduled rejoin that the member knows of; see `GroupMember`.
+        loss_ends_in_ms: remaining wait for a lost owner that the member knows of; None for none.
         consumption_rate_per_s: records that it processes in a second of work, None if unknown.
         catalogue_version: newest version of the group's catalogue that it has seen, None for none.
         warm: resources that it is warm for without owning them; None if it takes no part in
@@ -70,8 +69,8 @@ class MemberClaim:
     generation: int = NO_GENERATION
     instance_id: str | None = None
     rack: str | None = None
-    remaining_delay_ms: int | None = None
-    remaining_loss_ms: int | None = None
+    rejoin_in_ms: int | None = None
+    loss_ends_in_ms: int | None = None
     consumption_rate_per_s: float | None = None
     catalogue_version: int | None = None
     warm: ResourceSet | None = None
@@ -129,8 +128,8 @@ def _member(claim: MemberClaim) -> GroupMember:
         member_id=claim.member_id,
         instance_id=claim.instance_id,
         rack=claim.rack,
-        remaining_delay_ms=claim.remaining_delay_ms,
-        remaining_loss_ms=claim.remaining_loss_ms,
+        rejoin_in_ms=claim.rejoin_in_ms,
+        loss_ends_in_ms=claim.loss_ends_in_ms,
         consumption_rate_per_s=claim.consumption_rate_per_s,
         readable=claim.readable,
         warms=claim.warm is not None,

@@ -30,10 +30,6 @@ from coopgroup.core.model.resource_set import (
 NOBODY: Final = -1
 """Number of a member: a resource has no owner."""
 NO_GENERATION: Final = -1
-NO_LOSS: Final = -1
-"""Replaces a time: only paced moves wait, and no resource waits for a lost owner."""
-
-
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 NO_PAIRS: Final[Int32Array] = np.zeros(0, dtype=np.int32)
@@ -49,11 +45,10 @@ class GroupMember:
     Attributes:
         instance_id: static id (`group.instance.id`, KIP-345), None for a dynamic member.
         rack: rack of the process (`client.rack`, KIP-881), None if unknown.
-        remaining_delay_ms: remaining scheduled delay that the member knows of, in ms; 0 if it has
-            just ended; None if the member knows of no delay.
-        remaining_loss_ms: present if that delay is a pause between moves: the remaining wait for a
-            lost owner, or for a group's first members, in ms. `NO_LOSS` if the member knows of no
-            such wait. None if the delay itself is this wait.
+        rejoin_in_ms: time until the scheduled rejoin that the member knows of; 0 if it is due; None
+            if the member knows of no such rejoin.
+        loss_ends_in_ms: remaining wait for a lost owner, or for a group's first members, that the
+            member knows of; 0 if it has just ended; None if the member knows of no such wait.
         consumption_rate_per_s: records that the member processes in a second of work. The member
             measures and smooths it, and counts only time in which records waited. None if unknown.
         readable: whether its subscription could be decoded. If not, its topics and claims are
@@ -67,8 +62,8 @@ class GroupMember:
     member_id: str
     instance_id: str | None = None
     rack: str | None = None
-    remaining_delay_ms: int | None = None
-    remaining_loss_ms: int | None = None
+    rejoin_in_ms: int | None = None
+    loss_ends_in_ms: int | None = None
     consumption_rate_per_s: float | None = None
     readable: bool = True
     warms: bool = False
@@ -77,11 +72,9 @@ class GroupMember:
     hands_over: bool = False
 
     @property
-    def known_loss_ms(self) -> int | None:
-        """Return the remaining wait for a lost owner that the member knows of, in ms, or None."""
-        if self.remaining_loss_ms is None:
-            return self.remaining_delay_ms
-        return None if self.remaining_loss_ms == NO_LOSS else self.remaining_loss_ms
+    def rejoins_to_move(self) -> bool:
+        """Return whether the scheduled rejoin that the member knows of continues paced moves."""
+        return self.rejoin_in_ms != self.loss_ends_in_ms
 
 
 @frozen(kw_only=True, eq=False)

@@ -22,11 +22,11 @@ class RoundPlan:
         assigned: int32 (R,): owner of each resource after the round, or `NOBODY`.
         follow_up: whether another round follows because a member revokes or waits. Members then
             rejoin at once (an empty list of revocations, not null).
-        scheduled_rebalance_timeout_ms: when all members rejoin even if nothing happens, in ms from
-            now; 0 for never. It is only set in a round without revocations.
-        loss_timeout_ms: present if that time-out is a pause between moves: when the first wait for
-            a lost owner, or for a group's first members, ends. It is later than the time-out, in ms
-            from now. `NO_LOSS` without such a wait. None if the time-out itself is this wait.
+        rejoin_in_ms: when all members rejoin even if nothing happens, in ms from now; None for
+            never. It is only set in a round without revocations.
+        loss_ends_in_ms: when the first wait for a lost owner, or for a group's first members, ends,
+            in ms from now; None without such a wait. A rejoin before it, or without it, continues
+            paced moves.
         lost: bool (R,): lost, and after this round still waiting for the owner to return.
         created: bool (R,): never owned before, granted in this round.
         waiting: bool (R,): in target, not yet released by the present owner; never a lost resource.
@@ -44,13 +44,13 @@ class RoundPlan:
     target: Int32Array
     assigned: Int32Array
     follow_up: bool
-    scheduled_rebalance_timeout_ms: int
     lost: BoolArray
     created: BoolArray
     waiting: BoolArray
     waiting_for_members: BoolArray | None = None
     stopping: BoolArray | None = None
-    loss_timeout_ms: int | None = None
+    rejoin_in_ms: int | None = None
+    loss_ends_in_ms: int | None = None
     warmup_members: Int32Array = NO_PAIRS
     warmup_resources: Int32Array = NO_PAIRS
 
@@ -87,7 +87,6 @@ def plan_that_moves_nothing(group: GroupSnapshot) -> RoundPlan:
         target=assigned,
         assigned=assigned,
         follow_up=bool(revoked_claims(group, assigned).any()),
-        scheduled_rebalance_timeout_ms=0,
         lost=nothing,
         created=nothing,
         waiting=nothing,

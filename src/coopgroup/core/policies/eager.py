@@ -48,7 +48,6 @@ class EagerPolicy:
             target=target,
             assigned=target,
             follow_up=False,
-            scheduled_rebalance_timeout_ms=0,
             lost=nothing,
             created=unclaimed.created & (target != NOBODY),
             waiting=nothing,

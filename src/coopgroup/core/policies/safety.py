@@ -7,11 +7,11 @@ that names the first wrong resource.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from coopgroup.core.model import NO_LOSS, NOBODY
+from coopgroup.core.model import NOBODY
 from coopgroup.core.policies.warming.rules import (
     malformed_warmups,
     misplaced_warmups,
@@ -221,16 +221,19 @@ def _badly_announced(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
     stop = plan.assigned[group.claim_resources] != group.claim_members
     again = np.zeros_like(stop) if plan.stopping is None else plan.stopping
     stopped = _of_claims(group, stop)
-    timeout_ms: Any = plan.scheduled_rebalance_timeout_ms
-    if not 0 <= timeout_ms <= _TIMEOUT_MS_MAX:
-        yield f"scheduled rebalance timeout of {timeout_ms} ms, expected 0 to {_TIMEOUT_MS_MAX}"
-    loss_ms: Any = plan.loss_timeout_ms
-    if loss_ms is not None and not NO_LOSS <= loss_ms <= _TIMEOUT_MS_MAX:
-        yield f"loss timeout of {loss_ms} ms, expected {NO_LOSS} to {_TIMEOUT_MS_MAX}"
-    if timeout_ms and plan.follow_up:
-        yield f"scheduled rebalance timeout of {timeout_ms} ms though a follow-up round comes"
-    if timeout_ms:
-        yield from _first(group, stopped, "revoked under a scheduled rebalance timeout")
+    rejoin_in_ms, loss_ends_in_ms = plan.rejoin_in_ms, plan.loss_ends_in_ms
+    if rejoin_in_ms is None:
+        if loss_ends_in_ms is not None:
+            yield f"a loss ends in {loss_ends_in_ms} ms without a scheduled rejoin"
+    else:
+        if not 1 <= rejoin_in_ms <= _TIMEOUT_MS_MAX:
+            yield f"rejoin in {rejoin_in_ms} ms, expected 1 to {_TIMEOUT_MS_MAX}"
+        if loss_ends_in_ms is not None and not rejoin_in_ms <= loss_ends_in_ms <= _TIMEOUT_MS_MAX:
+            expected = f"{rejoin_in_ms} to {_TIMEOUT_MS_MAX}"
+            yield f"a loss ends in {loss_ends_in_ms} ms, expected {expected}"
+        if plan.follow_up:
+            yield f"rejoin in {rejoin_in_ms} ms though a follow-up round comes"
+        yield from _first(group, stopped, "revoked under a scheduled rejoin")
     if not plan.follow_up:
         newly = _of_claims(group, stop & ~again)
         yield from _first(group, newly, "revoked without a follow-up round")
@@ -243,7 +246,7 @@ def _forgotten(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
     put_off = (
         plan.lost if plan.waiting_for_members is None else plan.lost | plan.waiting_for_members
     )
-    comes = plan.follow_up or plan.scheduled_rebalance_timeout_ms
+    comes = plan.follow_up or plan.rejoin_in_ms is not None
     if not comes and (plan.stopping is None or not plan.stopping.any()):
         yield from _first(group, put_off, "put off though no round comes")
 

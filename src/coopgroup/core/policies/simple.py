@@ -83,7 +83,6 @@ class SimplePolicy:
             target=target,
             assigned=assigned,
             follow_up=bool((stops & ~stopping).any() or (waiting & ~group.claimed()).any()),
-            scheduled_rebalance_timeout_ms=0,
             lost=np.zeros_like(waiting),
             created=unclaimed.created & (assigned != NOBODY),
             waiting=waiting,

@@ -21,7 +21,9 @@ from coopgroup.errors import (
     BufferUnderflowError,
     InvalidCountError,
     InvalidStringError,
+    InvalidValueError,
     TrailingBytesError,
+    UnsupportedVersionError,
 )
 
 INT16: Final = Struct(">h")
@@ -99,6 +101,25 @@ class ByteReader:
         """Read an INT64."""
         return self._read_integer(INT64, field)
 
+    def read_nullable_int32(self, field: str) -> int | None:
+        """Read an INT32 from 0 on, None for -1."""
+        return self._read_nullable_integer(INT32, field)
+
+    def read_nullable_int64(self, field: str) -> int | None:
+        """Read an INT64 from 0 on, None for -1."""
+        return self._read_nullable_integer(INT64, field)
+
+    def read_version(self, field: str, known: int) -> None:
+        """Read the version of a message of ours.
+
+        Raises:
+            UnsupportedVersionError: it is not the known version.
+        """
+        offset = self.offset
+        version = self.read_int16(field)
+        if version != known:
+            raise UnsupportedVersionError(f"{field}: got {version}, expected {known}", offset)
+
     def read_string(self, field: str) -> str:
         """Read a STRING that may not be null."""
         return self._read_string_of(self._read_length(INT16, field), field)
@@ -162,6 +183,13 @@ class ByteReader:
         value: int = form.unpack_from(self.content, self.offset)[0]
         self.offset += form.size
         return value
+
+    def _read_nullable_integer(self, form: Struct, field: str) -> int | None:
+        offset = self.offset
+        value = self._read_integer(form, field)
+        if value < NULL:
+            raise InvalidValueError(f"{field}: {value} is negative", offset)
+        return None if value == NULL else value
 
     def _read_length(
         self, form: Struct, field: str, *, bytes_min: int = 1, nullable: bool = False

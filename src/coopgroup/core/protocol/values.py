@@ -1,7 +1,7 @@
 """The content of the embedded messages, independent of their wire format.
 
-`version` is the version of the bytes from which a value was read, because a leader answers old
-members differently. Encoders take the version to write as an argument.
+Kafka's messages have versions: their `version` is that of the bytes from which the value was read,
+and encoders take the version to write as an argument. Our own messages have one version.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.resource_set import EMPTY, ResourceSet
 
 SUBSCRIPTION_NEWEST: Final = 3
-ASSIGNMENT_NEWEST: Final = 2
+ASSIGNMENT_VERSION: Final = 1
+USER_DATA_VERSION: Final = 1
 KAFKA_ASSIGNMENT_NEWEST: Final = 3
 
 
@@ -63,21 +64,25 @@ class Assignment:
         assigned: the complete set that the member owns after this round, never a delta.
         revoked: None for no follow-up round; empty for a follow-up round in which the member gives
             up nothing; otherwise the resources to stop and commit before it rejoins.
-        scheduled_rebalance_timeout_ms: ms from now until the next round is due, 0 for none.
-        loss_timeout_ms: present if that round is due only for moves: ms from now until the wait for
-            a lost owner ends, which is later; `NO_LOSS` without such a wait.
+        rejoin_in_ms: when all members rejoin even if nothing happens, in ms from now; None for
+            never.
+        loss_ends_in_ms: when the wait for a lost owner ends, in ms from now; None without such a
+            wait. A rejoin before it, or without it, continues paced moves.
         warmups: the complete set of resources that the member is to warm up, or to keep warm, while
-            other members own them (KIP-441). None for no warm-ups: all earlier ones are cancelled.
-            Only for members that tell their warm resources.
-        version: version of the bytes that were read.
+            other members own them (KIP-441). All other warm-ups are cancelled. Only for members
+            that tell their warm resources.
+        topics_digest: `names_digest` of the member's subscription; see `digests`. None if unknown.
+        shared_digest: `resources_digest` of all resources of the group, only for the leader of the
+            round; None for other members, and if unknown.
     """
 
     assigned: ResourceSet
     revoked: ResourceSet | None = None
-    scheduled_rebalance_timeout_ms: int = 0
-    loss_timeout_ms: int | None = None
-    warmups: ResourceSet | None = None
-    version: int = ASSIGNMENT_NEWEST
+    rejoin_in_ms: int | None = None
+    loss_ends_in_ms: int | None = None
+    warmups: ResourceSet = EMPTY
+    topics_digest: int | None = None
+    shared_digest: int | None = None
 
 
 @frozen(kw_only=True)
@@ -99,10 +104,10 @@ class UserData:
     """Data that our assignors add to a subscription.
 
     Attributes:
-        remaining_delay_ms: remaining scheduled delay that the member knows of, in ms: 0 if it has
-            just ended, None for none. A leader that is new to the group honours it.
-        remaining_loss_ms: present if that delay is a pause between moves: the remaining wait for a
-            lost owner, in ms; `NO_LOSS` if the member knows of no such wait.
+        rejoin_in_ms: time until the scheduled rejoin that the member knows of, in ms; 0 if it is
+            due, None without one. A leader that is new to the group honours it.
+        loss_ends_in_ms: remaining wait for a lost owner that the member knows of, in ms; 0 if it
+            has just ended, None without one.
         consumption_rate_per_s: records that the member processes in a second of work, None if
             unknown. The wire format carries thousandths.
         catalogue_version: newest version of the group's catalogue that the member has seen; None in
@@ -116,8 +121,8 @@ class UserData:
             owner is warm.
     """
 
-    remaining_delay_ms: int | None = None
-    remaining_loss_ms: int | None = None
+    rejoin_in_ms: int | None = None
+    loss_ends_in_ms: int | None = None
     consumption_rate_per_s: float | None = None
     catalogue_version: int | None = None
     warm: ResourceSet | None = None

@@ -27,6 +27,16 @@ def packed_int64(value: int, field: str) -> bytes:
     return _packed(INT64, value, field)
 
 
+def packed_nullable_int32(value: int | None, field: str) -> bytes:
+    """Write an INT32 from 0 on, -1 for None."""
+    return packed_int32(_or_null(value, field), field)
+
+
+def packed_nullable_int64(value: int | None, field: str) -> bytes:
+    """Write an INT64 from 0 on, -1 for None."""
+    return packed_int64(_or_null(value, field), field)
+
+
 def packed_string(value: str, field: str) -> bytes:
     """Write a STRING."""
     raw = _utf8(value, field)
@@ -77,6 +87,14 @@ def _utf8(value: str, field: str) -> bytes:
     if len(raw) > _STRING_BYTES_MAX:
         raise EncodeError(f"{field}: {len(raw)} bytes, expected {_STRING_BYTES_MAX} at most")
     return raw
+
+
+def _or_null(value: int | None, field: str) -> int:
+    if value is None:
+        return NULL
+    if value < 0:
+        raise EncodeError(f"{field}: {value} is negative")
+    return value
 
 
 def _packed(form: Struct, value: int, field: str) -> bytes:

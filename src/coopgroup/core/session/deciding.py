@@ -105,7 +105,7 @@ class RebalanceLags:
             lags: lags of the last look-up, or None.
         """
         plan = outcome.decision.plan
-        goes_on = plan.follow_up or plan.loss_timeout_ms is not None
+        goes_on = plan.follow_up or plan.rejoin_in_ms != plan.loss_ends_in_ms
         return RebalanceLags(lags=lags, goes_on_in=outcome.generation + 1 if goes_on else None)
 
 

@@ -21,7 +21,7 @@ from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinGroupAnswer
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.warming.option import warmup_of
-from coopgroup.core.protocol.assignment_trailer import resources_digest
+from coopgroup.core.protocol.digests import resources_digest
 
 if TYPE_CHECKING:
     from coopgroup.core.leader import RoundRequest
@@ -57,13 +57,13 @@ class LookOver:
         members: members with encoded subscriptions; `read_members` returns their topics.
         shared_digest: `resources_digest` of the resources in the group's last round; None if
             unknown.
-        has_trailers: whether leaders of the group's protocol write that digest. Other protocols do
+        has_digests: whether leaders of the group's protocol write that digest. Other protocols do
             not, and a round in them may stop all members.
     """
 
     members: tuple[JoinedMember, ...]
     shared_digest: int | None
-    has_trailers: bool
+    has_digests: bool
 
     def needs_round(self, found: ResourceSet, request: RoundRequest, policy: Policy) -> bool:
         """Return whether this leader must start a round.
@@ -76,7 +76,7 @@ class LookOver:
             request: the members of the round.
             policy: policy of this member.
         """
-        if not self.has_trailers:
+        if not self.has_digests:
             return False
         warms_up = any(claims.warm is not None for claims in request.claims)
         if warms_up and warmup_of(policy) is not None:
@@ -161,13 +161,13 @@ def with_answer(session: Session, answer: JoinGroupAnswer) -> Session:
 
 
 def look_over(session: Session) -> tuple[Session, tuple[LookOver, ...]]:
-    """Request the look at the topics when the assignment, which ends with a digest, is there."""
+    """Request the look at the topics when the assignment, which has a digest, is there."""
     answer, member = session.returned, session.member
     if answer is None or member.state not in SETTLED:
         return session, ()
     effect = LookOver(
         members=answer.members,
         shared_digest=member.last_assignment.shared_digest,
-        has_trailers=member.round.protocol == member.config.protocol_name,
+        has_digests=member.round.protocol == member.config.protocol_name,
     )
     return replaced(session, returned=None), (effect,)

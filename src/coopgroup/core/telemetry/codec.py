@@ -145,4 +145,6 @@ def _typed(name: str, value: Any, hint: Any) -> Any:  # noqa: ANN401  (any field
         return value
     if hint is float and type(value) in (int, float):
         return float(value)
+    if hint == int | None:
+        return None if value is None else _typed(name, value, int)
     raise ConfigurationError(name, value, f"a value of {hint}")

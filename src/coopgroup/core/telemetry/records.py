@@ -47,7 +47,8 @@ class AssignmentReceived:
         gained: assigned now and not owned before.
         kept: owned before and assigned now.
         revoked: to be stopped now.
-        scheduled_rebalance_timeout_ms: delay that the leader announced, in ms; 0 for none.
+        rejoin_in_ms: when all members rejoin even if nothing happens, in ms from now; None for
+            never.
         protocol: group protocol of the round: ours, or a protocol of Kafka's own clients; "" if
             unknown.
         session_timeout_ms: how long the member may own its resources without a heartbeat; 0 if
@@ -59,7 +60,7 @@ class AssignmentReceived:
     kept: ResourceSet = EMPTY
     revoked: ResourceSet = EMPTY
     follow_up: bool = False
-    scheduled_rebalance_timeout_ms: int = 0
+    rejoin_in_ms: int | None = None
     protocol: str = ""
     session_timeout_ms: int = 0
 
@@ -175,7 +176,7 @@ class RoundDecided:
         created: never owned before, granted now.
         waiting: in target and not yet released.
         contested: claimed twice in one generation, and therefore not granted.
-        scheduled_rebalance_timeout_ms: announced delay, in ms; 0 for none.
+        rejoin_in_ms: as in `AssignmentReceived`.
         protocol: group protocol of the round, as in `AssignmentReceived`.
         gone: known to this leader before, and no longer existing for any subscriber.
     """
@@ -190,7 +191,7 @@ class RoundDecided:
     waiting: ResourceSet = EMPTY
     contested: ResourceSet = EMPTY
     follow_up: bool = False
-    scheduled_rebalance_timeout_ms: int = 0
+    rejoin_in_ms: int | None = None
     protocol: str = ""
     gone: ResourceSet = EMPTY
 
@@ -226,6 +227,14 @@ class BalanceRequested:
 @frozen(kw_only=True)
 class SubscriptionUnreadable:
     """A member's subscription could not be decoded, so it gains nothing. Written by the leader."""
+
+    member_id: str
+    reason: str
+
+
+@frozen(kw_only=True)
+class UserDataUnreadable:
+    """User data of ours could not be decoded, and is ignored. Written by the leader."""
 
     member_id: str
     reason: str
@@ -386,6 +395,7 @@ Record: TypeAlias = (
     | RoundRefused
     | BalanceRequested
     | SubscriptionUnreadable
+    | UserDataUnreadable
     | ClaimRefused
     | WarmupsChanged
     | WorkFailed

@@ -53,8 +53,6 @@ from coopgroup.worker import Worker
 
 _KEY: Final = "coopgroup.state.dir"
 _VERSION: Final = 1
-# For an identity with another protocol than coopgroup's, which earlier releases do not know.
-_VERSION_WITH_PROTOCOL: Final = 2
 _SLOTS_MAX: Final = 1_000
 _BYTES_MAX: Final = 64 * 1024 * 1024
 _READABLE_MAX: Final = 60  # characters of the group's name in a file's name
@@ -430,17 +428,15 @@ def _encode(
     next_round_in_ms: int | None,
 ) -> bytes:
     row: dict[str, Any] = {
-        "version": _VERSION_WITH_PROTOCOL if identity.protocol else _VERSION,
+        "version": _VERSION,
         "group": group_id,
         "member_id": identity.member_id,
         "generation": identity.generation,
         "topics": list(identity.topics),
+        "protocol": identity.protocol,
         "seen": None if seen is None else _counts(seen),
+        "next_round_in_ms": next_round_in_ms,
     }
-    if identity.protocol:
-        row["protocol"] = identity.protocol
-    if next_round_in_ms is not None:  # earlier releases ignore it
-        row["next_round_in_ms"] = next_round_in_ms
     line = json.dumps(row | {"checksum": _checksum(row)}).encode() + b"\n"
     if len(line) > _BYTES_MAX:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
@@ -454,7 +450,7 @@ def _decode(content: bytes, group_id: str) -> _Content:
     row: Any = json.loads(content.split(b"\n", 1)[0])
     if row.pop("checksum") != _checksum(row):
         raise ValueError("the checksum differs")
-    if row["version"] not in {_VERSION, _VERSION_WITH_PROTOCOL}:
+    if row["version"] != _VERSION:
         raise ValueError(f"version {row['version']}")
     if row["group"] != group_id:
         raise ValueError(f"of group {row['group']}")
@@ -462,10 +458,10 @@ def _decode(content: bytes, group_id: str) -> _Content:
         member_id=row["member_id"],
         generation=row["generation"],
         topics=tuple(row["topics"]),
-        protocol=row.get("protocol", ""),
+        protocol=row["protocol"],
     )
     seen = None if row["seen"] is None else _seen(row["seen"])
-    return kept, seen, row.get("next_round_in_ms")
+    return kept, seen, row["next_round_in_ms"]
 
 
 def _counts(seen: SeenTopics) -> dict[str, int] | None:

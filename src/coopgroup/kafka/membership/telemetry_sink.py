@@ -39,6 +39,7 @@ from coopgroup.telemetry import (
     RoundRefused,
     StateChanged,
     SubscriptionUnreadable,
+    UserDataUnreadable,
     WorkFailed,
     to_json,
 )
@@ -57,6 +58,7 @@ _WARNINGS: Final = (
     CommitFailed,
     RoundRefused,
     SubscriptionUnreadable,
+    UserDataUnreadable,
     WorkFailed,
 )
 _DEBUG: Final = (StateChanged, RequestRefused)

@@ -327,7 +327,7 @@ def _today(tables: Readable, group: str) -> tuple[Choice, tuple[str, ...]]:
     """Return the policy of a group, and notes on the parts that are estimates."""
     newest_first = (sql.col("at_ms").desc(), sql.col("generation").desc())
     rounds = _of(tables, "rounds", group).orderBy(*newest_first).limit(_ROUNDS_MAX)
-    led = policy_led(rounds.select("policy", "lost", "scheduled_rebalance_timeout_ms").collect())
+    led = policy_led(rounds.select("policy", "lost", "rejoin_in_ms").collect())
     if led is not None:
         return led
     states = _of(tables, "generations", group).where("protocol is not null")
@@ -385,7 +385,7 @@ def policy_led(rounds: Sequence[Row]) -> tuple[Choice, tuple[str, ...]] | None:
     if name not in _WAITING:
         return Choice(name=name), ()
     wait = takewhile(_is_waiting, dropwhile(lambda one: not _is_waiting(one), span))
-    waits_ms = max((one.scheduled_rebalance_timeout_ms for one in wait), default=0)
+    waits_ms = max((one.rejoin_in_ms for one in wait), default=0)
     options: dict[str, Any] = {}
     guessed = []
     if waits_ms:
@@ -404,4 +404,4 @@ def policy_led(rounds: Sequence[Row]) -> tuple[Choice, tuple[str, ...]] | None:
 
 
 def _is_waiting(one: Row) -> bool:
-    return bool(one.lost) and bool(one.scheduled_rebalance_timeout_ms)
+    return bool(one.lost) and one.rejoin_in_ms is not None

@@ -6,7 +6,8 @@ Terms of this module:
   one for each static member that returns within a round. Records of one group are in one partition
   of the topic, so their offsets give their order.
 - A *round* is a generation. It is complete when the group coordinator first writes it. A later
-  state of the same generation is a *restart*: a static member returned within its session.
+  state of the same generation is a *restart*: a static member returned within its session. In a
+  group of KIP-848 it is so only if nothing else changed: owners change within an epoch.
 - A *life* of a group ends when the group is removed. The group coordinator writes that as a
   tombstone, which compaction may remove later. A generation below the previous one also begins a
   life. Nothing is compared across lives.
@@ -23,6 +24,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
 from coopgroup.pipeline.asof import in_log_order
+from coopgroup.pipeline.topic.consumer_groups import BROKER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,6 +33,7 @@ __all__ = ["EAGER", "holders_of", "members_of", "states_of", "steps_of", "worked
 
 EAGER: Final = ("range", "roundrobin", "sticky", "default")
 """Protocols of clients that stop everything in a rebalance (`default` is Kafka Connect's)."""
+_UPGRADE_MS: Final = 1_000  # the records of an upgrade are in one write
 _LIFE: Final = ("group", "life")
 _GENERATION: Final = ("group", "generation")
 _CLIENT: Final = ("group", "client_id", "client_host")
@@ -54,8 +57,18 @@ def states_of(generations: DataFrame) -> DataFrame:
     marked = generations.dropDuplicates([*_SOURCE]).withColumn(
         "known", sql.last("generation", ignorenulls=True).over(before)
     )
-    goes_back = sql.coalesce(sql.col("generation") < sql.col("known"), sql.lit(0).cast("boolean"))
-    marked = marked.withColumn("is_end", sql.col("is_tombstone") | goes_back)
+    no = sql.lit(0).cast("boolean")
+    goes_back = sql.coalesce(sql.col("generation") < sql.col("known"), no)
+    # An upgrade to KIP-848, or back, deletes the old records and writes the new ones: the group
+    # goes on, and its generations too.
+    after_it = [sql.lead(name).over(order) for name in ("generation", "protocol", "written_ms")]
+    was_broker = sql.last("protocol", ignorenulls=True).over(before) == BROKER
+    changes = sql.coalesce(after_it[1] == BROKER, no) != sql.coalesce(was_broker, no)
+    changes &= (after_it[0] >= sql.col("known")) & (
+        after_it[2] <= sql.col("written_ms") + _UPGRADE_MS
+    )
+    is_removed = sql.col("is_tombstone") & ~sql.coalesce(changes, no)
+    marked = marked.withColumn("is_end", is_removed | goes_back)
     life = sql.sum(sql.col("is_end").cast("int")).over(order)
     # In reverse order, the end of a life is the last one before its states: Spark is fast with
     # windows over preceding rows only.
@@ -66,7 +79,7 @@ def states_of(generations: DataFrame) -> DataFrame:
     alive = lives.where(~sql.col("is_tombstone"))
     in_life = Window.partitionBy(*_LIFE).orderBy("source_offset")
     again = sql.lag("generation").over(in_life) == sql.col("generation")
-    is_restart = sql.coalesce(again, sql.lit(0).cast("boolean"))
+    is_restart = sql.coalesce("is_restart", again, no)
     return alive.withColumn("is_restart", is_restart).select(
         *("group", "life", "generation"),
         sql.when(sql.col("is_restart"), sql.col("written_ms"))

@@ -290,13 +290,13 @@ def led_rebalances(rounds: DataFrame) -> DataFrame:
         .agg(
             *(
                 sql.max_by(name, "at_ms").alias(name)
-                for name in ("members", "follow_up", "scheduled_rebalance_timeout_ms")
+                for name in ("members", "follow_up", "rejoin_in_ms")
             ),
             sql.max("at_ms").alias("at_ms"),
         )
     )
     window = Window.partitionBy(*_LIFE).orderBy("generation")
-    goes_on = sql.col("follow_up") | (sql.col("scheduled_rebalance_timeout_ms") > 0)
+    goes_on = sql.col("follow_up") | sql.col("rejoin_in_ms").isNotNull()
     waited = sql.lag(goes_on).over(window)
     first = sql.when(~sql.coalesce(waited, sql.lit(0).cast("boolean")), sql.col("generation"))
     return once.select(

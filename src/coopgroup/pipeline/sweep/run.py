@@ -65,7 +65,7 @@ __all__ = [
     "tasks_of",
 ]
 
-VERSION: Final = 2
+VERSION: Final = 1
 """Version of the columns; tables of another version are in another folder."""
 
 AXES: Final = ("scenario", "policy", "assignor", *OPTION_AXES, *GROUP_AXES, "size")

@@ -32,9 +32,15 @@ from pyspark.sql.types import (
 from coopgroup.errors import DecodeError
 from coopgroup.pipeline.schemas import LAST_MS, TABLES
 from coopgroup.pipeline.topic.codec import (
+    ConsumerKey,
+    ConsumerKind,
+    ConsumerValue,
+    GroupKey,
     GroupMember,
     GroupValue,
     OffsetKey,
+    TopicPartitions,
+    decode_consumer_value,
     decode_group_value,
     decode_key,
     decode_offset_value,
@@ -42,7 +48,15 @@ from coopgroup.pipeline.topic.codec import (
 )
 from coopgroup.protocol import decode_kafka_assignment, decode_subscription
 
-__all__ = ["COMMIT_RECORDS", "GROUP_RECORDS", "RAW", "decode_commits", "decode_groups"]
+__all__ = [
+    "COMMIT_RECORDS",
+    "CONSUMER_RECORDS",
+    "GROUP_RECORDS",
+    "RAW",
+    "decode_commits",
+    "decode_consumers",
+    "decode_groups",
+]
 
 RAW: Final = StructType(
     [
@@ -65,6 +79,9 @@ _REJECTION: Final = [
 
 COMMIT_RECORDS: Final = StructType([*TABLES["commits"].schema.fields, *_REJECTION])
 """Result of `decode_commits`: a commit, or unreadable content with the reason."""
+
+CONSUMER_RECORDS: Final = StructType([*TABLES["consumer_records"].schema.fields, *_REJECTION])
+"""Result of `decode_consumers`: a record, or unreadable content with the reason."""
 
 _PARTITIONS: Final = ArrayType(
     StructType(
@@ -337,8 +354,8 @@ def _group_row(row: dict[str, Any]) -> dict[str, Any]:
         key = decode_key(row["key"])
     except DecodeError as error:
         return place | raw | _rejected("key", str(error))
-    if isinstance(key, OffsetKey):  # `decode_commits` decodes these
-        return place | raw | _rejected("key", "a commit, not a group")
+    if not isinstance(key, GroupKey):  # other functions decode these
+        return place | raw | _rejected("key", "not of a classic group")
     if row["value"] is None:
         return {
             **place,
@@ -414,3 +431,61 @@ def _assigned(raw: bytes) -> dict[str, Any]:
         {"topic": topic, "partitions": indices.tolist()} for topic, indices in assigned.items()
     ]
     return {"assigned": lists, "assigned_count": len(assigned)}
+
+
+# --- groups of KIP-848 ----------------------------------------------------------------------------
+
+_CONSUMER_COLUMNS: Final = (
+    *("epoch", "instance_id", "client_id", "client_host"),
+    *("regex", "rebalance_timeout_ms", "is_classic"),
+)
+
+
+def decode_consumers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Decode records of KIP-848 groups; rows come out as `CONSUMER_RECORDS`."""
+    schema = to_arrow_schema(CONSUMER_RECORDS)
+    for batch in batches:
+        for part in _parts(batch):
+            rows = [_consumer_row(row) for row in part.to_pylist()]
+            yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def _consumer_row(row: dict[str, Any]) -> dict[str, Any]:
+    place = {
+        "source_partition": row["source_partition"],
+        "source_offset": row["source_offset"],
+        "at_ms": row["written_ms"],
+    }
+    part = "key"
+    try:
+        key = decode_key(row["key"])
+        if not isinstance(key, ConsumerKey):
+            return place | {"part": part, "reason": "not of a KIP-848 group", **_bytes_of(row)}
+        place |= {"group": key.group, "kind": key.kind.name.lower(), "name": key.name}
+        if row["value"] is None:
+            return place | {"is_tombstone": True}
+        part = "value"
+        value = decode_consumer_value(key.kind, row["value"])
+    except DecodeError as error:
+        return place | {"part": part, "reason": str(error), **_bytes_of(row)}
+    return place | {"is_tombstone": False} | _columns_of(key.kind, value)
+
+
+def _columns_of(kind: ConsumerKind, value: ConsumerValue) -> dict[str, Any]:
+    """Return the columns of a value; those that its kind lacks are null."""
+    of_member = {name: getattr(value, name) for name in _CONSUMER_COLUMNS}
+    return {
+        **(of_member if kind is ConsumerKind.MEMBER else {"epoch": value.epoch}),
+        "topics": list(value.topics),
+        "names": [{"topic_id": topic_id, "topic": topic} for topic_id, topic in value.names],
+        "partitions": _partitions_of(value.partitions),
+        "revoking": _partitions_of(value.revoking),
+    }
+
+
+def _partitions_of(topics: tuple[TopicPartitions, ...]) -> list[dict[str, Any]]:
+    return [{"topic_id": one.topic_id, "partitions": list(one.partitions)} for one in topics]
+
+
+def _bytes_of(row: dict[str, Any]) -> dict[str, Any]:
+    return {"key": row["key"], "value": row["value"]}

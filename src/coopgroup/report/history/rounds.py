@@ -29,7 +29,8 @@ class RoundRow:
         at_ms: time of the decision, on the clock of the records.
         held_back: number of free resources that wait for an owner or for a delay.
         waiting: number of resources that another member has not released yet.
-        timeout_ms: announced delay in ms, 0 for none.
+        rejoin_in_ms: when all members rejoin even if nothing happens, in ms from the round; None
+            for never.
     """
 
     at_ms: int
@@ -41,7 +42,7 @@ class RoundRow:
     revoked: int = 0
     held_back: int = 0
     waiting: int = 0
-    timeout_ms: int = 0
+    rejoin_in_ms: int | None = None
     sentences: tuple[str, ...] = ()
     refused: bool = False
 
@@ -95,7 +96,7 @@ def _led(
         revoked=len(record.revoked),
         held_back=len(record.lost),
         waiting=len(record.waiting),
-        timeout_ms=record.scheduled_rebalance_timeout_ms,
+        rejoin_in_ms=record.rejoin_in_ms,
         sentences=(*reasons, *_outlook(record)),
     )
 
@@ -163,8 +164,8 @@ def _outlook(record: RoundDecided) -> Iterator[str]:
     """Describe the next step and its reason."""
     if record.follow_up:
         yield "Another round follows as soon as they have stopped."
-    if record.scheduled_rebalance_timeout_ms:
-        yield f"At latest in {seconds(record.scheduled_rebalance_timeout_ms)} {_purpose(record)}."
+    if record.rejoin_in_ms is not None:
+        yield f"At latest in {seconds(record.rejoin_in_ms)} {_purpose(record)}."
 
 
 def _purpose(record: RoundDecided) -> str:

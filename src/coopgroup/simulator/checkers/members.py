@@ -75,10 +75,10 @@ def _check_announcements(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
     ]
     gone = ResourceSet.union_all([EMPTY, *(record.gone for _, record in rounds)])
     vanished = {generation for generation, record in rounds if record.granted & gone}
-    said: dict[int, set[tuple[bool, int]]] = {}
+    said: dict[int, set[tuple[bool, int | None]]] = {}
     for one in telemetry:
         if isinstance(one.record, RoundDecided):
-            delay_ms = one.record.scheduled_rebalance_timeout_ms
+            delay_ms = one.record.rejoin_in_ms
             announced = {(one.record.follow_up, delay_ms)}
             if one.record.revoked:  # members that still stop resources get the revocation again
                 announced.add((True, delay_ms))
@@ -89,7 +89,7 @@ def _check_announcements(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
             refused.add((one.client, one.generation))
         if not isinstance(one.record, AssignmentReceived) or one.generation not in said:
             continue
-        heard = (one.record.follow_up, one.record.scheduled_rebalance_timeout_ms)
+        heard = (one.record.follow_up, one.record.rejoin_in_ms)
         expected = set(said[one.generation])
         if (one.client, one.generation) in refused or one.generation in vanished:
             expected |= {(heard[0], delay_ms) for _, delay_ms in expected}

@@ -90,7 +90,7 @@ def test_java_compiles_less_for_a_short_job_with_few_rows(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sizes = {"v2/commits/day=2026-11-23": size, "v2/sources/history": 1_000}
+    sizes = {"v1/commits/day=2026-11-23": size, "v1/sources/history": 1_000}
     for folder, each in sizes.items():
         file = tmp_path / folder / "part.parquet"
         file.parent.mkdir(parents=True)

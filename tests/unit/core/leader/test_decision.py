@@ -11,7 +11,6 @@ from coopgroup.assignors import Assignor, StickyAssignor
 from coopgroup.core.leader import Lags, RoundDecision, TopicMetadata, member_assignments
 from coopgroup.core.model import (
     EMPTY,
-    NO_LOSS,
     NOBODY,
     GroupSnapshot,
     MemberClaim,
@@ -158,41 +157,41 @@ def test_decide_round_when_user_code_writes_into_the_group_refuses_it() -> None:
 
 def test_decide_round_when_refused_keeps_a_running_delay_running() -> None:
     claims = (
-        claim("a", {"orders": [0]}, remaining_delay_ms=0),
-        claim("b", {"orders": [1]}, remaining_delay_ms=900),
-        claim("c", remaining_delay_ms=400),
+        claim("a", {"orders": [0]}, rejoin_in_ms=0, loss_ends_in_ms=0),
+        claim("b", {"orders": [1]}, rejoin_in_ms=900, loss_ends_in_ms=900),
+        claim("c", rejoin_in_ms=400, loss_ends_in_ms=400),
     )
     decided = decided_by(assignor=FAILS, claims=claims)
-    assert {a.scheduled_rebalance_timeout_ms for a in member_assignments(decided)} == {400}
+    answers = member_assignments(decided)
+    assert {(one.rejoin_in_ms, one.loss_ends_in_ms) for one in answers} == {(400, 400)}
 
 
 @pytest.mark.parametrize(
     ("known", "told"),
     [
-        ([(0, NO_LOSS), (300, NO_LOSS)], (300, NO_LOSS)),
-        ([(0, 5_000), (300, NO_LOSS)], (300, 5_000)),
-        ([(0, 200), (300, None)], (200, None)),
-        ([(None, 200), (0, 0)], (200, None)),
-        ([(0, 0), (0, NO_LOSS)], (0, None)),
+        ([(0, None), (300, None)], (300, None)),
+        ([(0, 5_000), (300, None)], (300, 5_000)),
+        ([(0, 200), (300, 300)], (200, 200)),
+        ([(None, 200), (0, 0)], (200, 200)),
+        ([(0, 0), (0, None)], (None, None)),
     ],
 )
 def test_decide_round_when_refused_tells_pauses_and_waits_apart(
-    known: list[tuple[int | None, int | None]], told: tuple[int, int | None]
+    known: list[tuple[int | None, int | None]], told: tuple[int | None, int | None]
 ) -> None:
     claims = tuple(
-        claim(name, {"orders": [place]}, remaining_delay_ms=delay_ms, remaining_loss_ms=loss_ms)
-        for place, (name, (delay_ms, loss_ms)) in enumerate(zip("ab", known, strict=True))
+        claim(name, {"orders": [place]}, rejoin_in_ms=rejoin_ms, loss_ends_in_ms=loss_ms)
+        for place, (name, (rejoin_ms, loss_ms)) in enumerate(zip("ab", known, strict=True))
     )
     decided = decided_by(assignor=FAILS, claims=claims)
     assert {
-        (answer.scheduled_rebalance_timeout_ms, answer.loss_timeout_ms)
-        for answer in member_assignments(decided)
+        (answer.rejoin_in_ms, answer.loss_ends_in_ms) for answer in member_assignments(decided)
     } == {told}
 
 
 def test_decide_round_when_refused_and_revoking_sends_no_delay() -> None:
     claims = (
-        claim("a", {"orders": [0], "gone": [1]}, remaining_delay_ms=900),
+        claim("a", {"orders": [0], "gone": [1]}, rejoin_in_ms=900, loss_ends_in_ms=900),
         claim("b", {"orders": [1]}),
     )
     decided = decided_by(assignor=FAILS, claims=claims)
@@ -233,7 +232,7 @@ def test_decide_round_when_the_first_one_was_refused_evens_shares_out(
     policy = IncrementalPolicy(max_moves_per_round=1, move_interval_ms=500)
     paused: dict[str, int] = {}
     if remaining_ms is not None:
-        paused = {"remaining_delay_ms": remaining_ms, "remaining_loss_ms": NO_LOSS}
+        paused = {"rejoin_in_ms": remaining_ms}
     owned = {"a": [0, 1], "b": [2, 3], "c": []}
     claims = tuple(claim(name, {"orders": some}, **paused) for name, some in owned.items())
     refused = decided_by(assignor=FAILS, policy=policy, claims=claims)
@@ -270,9 +269,9 @@ def test_decide_round_when_the_first_ones_were_refused_waits_for_more_members(
         state = deferred(FAILS, claims, state, now_ms).state
     waits = deferred(StickyAssignor(), claims, state, 1_000)
     assert (waits.plan.assigned == NOBODY).all()
-    assert waits.plan.scheduled_rebalance_timeout_ms == 3_000
+    assert waits.plan.rejoin_in_ms == 3_000
     later = deferred(StickyAssignor(), claims, waits.state, 3_500)
-    assert later.plan.scheduled_rebalance_timeout_ms == 500
+    assert later.plan.rejoin_in_ms == 500
     over = deferred(StickyAssignor(), claims, later.state, 4_000)
     assert (over.plan.assigned != NOBODY).all()
 
@@ -282,7 +281,7 @@ def test_decide_round_when_refused_in_a_group_that_owned_resources_does_not_wait
     claims = [claim("a", {"orders": [0, 1, 2, 3]})]
     refused = deferred(FAILS, claims, None, 1)
     plan = deferred(StickyAssignor(), [claim("b")], refused.state, 10).plan
-    assert plan.scheduled_rebalance_timeout_ms in {0, 500}
+    assert plan.rejoin_in_ms in {None, 500}
 
 
 # --- what a policy written by a user remembers, and what its two halves tell each other -----------

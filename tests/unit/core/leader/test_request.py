@@ -22,7 +22,7 @@ from coopgroup.protocol import (
     encode_subscription,
     encode_user_data,
 )
-from coopgroup.telemetry import ClaimRefused, SubscriptionUnreadable
+from coopgroup.telemetry import ClaimRefused, SubscriptionUnreadable, UserDataUnreadable
 from tests.unit.core.leader.rounds import (
     NOT_A_SUBSCRIPTION,
     ORDERS_4,
@@ -40,9 +40,7 @@ def test_read_members_when_all_is_given_keeps_all() -> None:
     subscription = Subscription(
         topics=("payments", "orders", "orders"),
         user_data=encode_user_data(
-            UserData(
-                remaining_delay_ms=700, remaining_loss_ms=9_000, consumption_rate_per_s=1_234.5
-            )
+            UserData(rejoin_in_ms=700, loss_ends_in_ms=9_000, consumption_rate_per_s=1_234.5)
         ),
         owned=orders(1, 2),
         generation=7,
@@ -60,8 +58,8 @@ def test_read_members_when_all_is_given_keeps_all() -> None:
             generation=7,
             instance_id="static-a",
             rack="r1",
-            remaining_delay_ms=700,
-            remaining_loss_ms=9_000,
+            rejoin_in_ms=700,
+            loss_ends_in_ms=9_000,
             consumption_rate_per_s=1_234.5,
         ),
         MemberClaim(member_id="b", topics=("refunds",), generation=1),
@@ -70,15 +68,37 @@ def test_read_members_when_all_is_given_keeps_all() -> None:
     assert request.records == ()
 
 
+PLAIN = MemberClaim(member_id="a", topics=("orders",), owned=orders(3), generation=1)
+OURS = encode_user_data(UserData(rejoin_in_ms=7))
+
+
 @pytest.mark.parametrize(
-    "user_data",
-    [None, b"", b"\x00\x00\x00\x07", encode_user_data(UserData(remaining_delay_ms=7))[:-1]],
-    ids=["null", "empty", "generation", "damaged"],
+    "user_data", [None, b"", b"\x00\x00\x00\x07"], ids=["null", "empty", "generation"]
 )
 def test_read_members_when_user_data_is_not_ours_reads_the_rest(user_data: bytes | None) -> None:
-    member = joined("a", {"orders": [3]}, user_data=user_data)
-    claim = MemberClaim(member_id="a", topics=("orders",), owned=orders(3), generation=1)
-    assert read_members([member]).claims == (claim,)
+    request = read_members([joined("a", {"orders": [3]}, user_data=user_data)])
+    assert (request.claims, request.records) == ((PLAIN,), ())
+
+
+@pytest.mark.parametrize(
+    ("user_data", "reason"),
+    [
+        (OURS[:4] + b"\x00\x02" + OURS[6:], "user data version: got 2, expected 1 at offset 4"),
+        (OURS[:-1], "hands_over: 4 bytes needed, 3 left at offset 40"),
+    ],
+    ids=["newer", "damaged"],
+)
+def test_read_members_when_our_user_data_cannot_be_read_says_so(
+    user_data: bytes, reason: str
+) -> None:
+    request = read_members([joined("a", {"orders": [3]}, user_data=user_data)])
+    assert request.claims == (PLAIN,)
+    assert request.records == (UserDataUnreadable(member_id="a", reason=reason),)
+
+
+def test_read_members_reads_user_data_to_which_a_later_release_appended() -> None:
+    request = read_members([joined("a", {"orders": [3]}, user_data=OURS + b"later")])
+    assert (request.claims, request.records) == ((attrs.evolve(PLAIN, rejoin_in_ms=7),), ())
 
 
 def test_read_members_when_one_cannot_be_read_says_so() -> None:

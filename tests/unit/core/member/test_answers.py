@@ -4,8 +4,10 @@ import pytest
 
 from coopgroup.core.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
 from coopgroup.core.member.events import LossHandled
-from coopgroup.core.model import EMPTY, NO_LOSS
-from coopgroup.telemetry import RequestRefused
+from coopgroup.core.model import EMPTY
+from coopgroup.core.model.group_api import SyncGroupAnswer
+from coopgroup.protocol import Assignment, encode_assignment
+from coopgroup.telemetry import AssignmentUnreadable, RequestRefused
 from tests.support.members import CONFIG, HELD, DrivenMember, stable, syncing_again
 
 JOIN, SYNC = RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP
@@ -44,6 +46,16 @@ def test_sync_when_another_round_began_is_joined_at_once(code: ErrorCode) -> Non
     """Every time: each of these rounds waits for this member."""
     driven = stable().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     assert [refused_again(driven, code, generation) for generation in range(2, 6)] == [0] * 4
+
+
+def test_assignment_of_a_newer_version_is_refused_and_reported() -> None:
+    """The member keeps what it owns. The record is a warning in the log."""
+    content = b"\x00\x02" + encode_assignment(Assignment(assigned=EMPTY))[2:]
+    driven = syncing_again()
+    driven.answer(SYNC, SyncGroupAnswer(error_code=0, assignment=content))
+    (record,) = driven.reported(AssignmentUnreadable)
+    assert record.error == "version: got 2, expected 1 at offset 0"
+    assert driven.member.owned == HELD
 
 
 def test_joins_that_fail_at_the_broker_are_tried_until_one_succeeds() -> None:
@@ -92,13 +104,13 @@ def test_heartbeat_of_a_refused_round_does_not_end_the_row_of_failures() -> None
 
 
 def told_delays_ms(driven: DrivenMember) -> tuple[int | None, int | None]:
-    """Return the remaining delay and the remaining wait for lost owners."""
+    """Return the time until the scheduled rejoin, and the remaining wait for lost owners."""
     ours = driven.user_data()
-    return ours.remaining_delay_ms, ours.remaining_loss_ms
+    return ours.rejoin_in_ms, ours.loss_ends_in_ms
 
 
 def test_scheduled_rebalance_when_due_is_joined_and_told_as_over() -> None:
-    driven = syncing_again().sync(HELD, delay_ms=2_500)
+    driven = syncing_again().sync(HELD, rejoin_in_ms=2_500)
     due = driven.now_ms + 2_500
     driven.heartbeat().heartbeat()
     driven.wait(due - driven.now_ms - 1)
@@ -108,34 +120,35 @@ def test_scheduled_rebalance_when_due_is_joined_and_told_as_over() -> None:
     assert told_delays_ms(driven)[0] == 0
 
 
-@pytest.mark.parametrize(("delay_ms", "remains_ms"), [(0, None), (4_000, 4_000)])
+@pytest.mark.parametrize("rejoin_in_ms", [None, 4_000])
 def test_scheduled_rebalance_when_a_round_is_the_last_word_is_replaced_or_ends(
-    delay_ms: int, remains_ms: int | None
+    rejoin_in_ms: int | None,
 ) -> None:
-    driven = syncing_again().sync(HELD, delay_ms=2_500)
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3).sync(HELD, delay_ms=delay_ms)
-    assert driven.member.delay.remaining_ms(driven.now_ms) == remains_ms
+    driven = syncing_again().sync(HELD, rejoin_in_ms=2_500)
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3)
+    driven.sync(HELD, rejoin_in_ms=rejoin_in_ms)
+    assert driven.member.delay.rejoin_in_ms(driven.now_ms) == rejoin_in_ms
 
 
 def test_pause_between_moves_when_over_is_told_as_no_loss() -> None:
     """Regression: 0 alone means that the wait for a lost owner has ended."""
-    driven = syncing_again().sync(HELD, delay_ms=900, loss_ms=NO_LOSS).wait(900)
-    assert told_delays_ms(driven) == (0, NO_LOSS)
+    driven = syncing_again().sync(HELD, rejoin_in_ms=900).wait(900)
+    assert told_delays_ms(driven) == (0, None)
 
 
 def test_pause_between_moves_when_a_loss_waits_is_told_beside_what_remains_of_it() -> None:
-    driven = syncing_again().sync(HELD, delay_ms=900, loss_ms=30_000)
+    driven = syncing_again().sync(HELD, rejoin_in_ms=900, loss_ends_in_ms=30_000)
     due_ms = driven.now_ms + 900
     assert driven.member.wants_a_round_at_ms == due_ms
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     assert told_delays_ms(driven) == (due_ms - driven.now_ms, due_ms - driven.now_ms + 29_100)
-    driven = syncing_again().sync(HELD, delay_ms=900, loss_ms=30_000).wait(900)
+    driven = syncing_again().sync(HELD, rejoin_in_ms=900, loss_ends_in_ms=30_000).wait(900)
     assert told_delays_ms(driven) == (0, 29_100)
 
 
 def test_heartbeats_while_a_scheduled_delay_runs_are_frequent() -> None:
     """The round of a returning member then begins before the next normal heartbeat."""
-    driven = syncing_again().sync(HELD, delay_ms=60_000)
+    driven = syncing_again().sync(HELD, rejoin_in_ms=60_000)
     paces = []
     for _ in range(3):
         paces.append(driven.member.heartbeat_at_ms - driven.now_ms)

@@ -139,7 +139,7 @@ def test_static_member_when_its_assignment_is_replayed_is_not_harmed() -> None:
     assert driven.granted() == [HELD]
     assert driven.revoked() == []
     assert claims_of(driven) == (("T",), HELD, 5)
-    delayed = static(joining()).join(5).sync(HELD, delay_ms=500).wait(500)
+    delayed = static(joining()).join(5).sync(HELD, rejoin_in_ms=500).wait(500)
     assert claims_of(delayed) == (("T",), HELD, 5)
 
 

@@ -10,7 +10,7 @@ from coopgroup.core.member import ErrorCode, MemberState, RequestKind, lease_is_
 from coopgroup.core.member.effects import Lane, LoseResources, Report, Send
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import HeartbeatAnswer, HeartbeatRequest, SyncGroupAnswer
-from coopgroup.core.protocol.assignment_trailer import AssignmentTrailer, names_digest, with_trailer
+from coopgroup.core.protocol.digests import names_digest
 from coopgroup.errors import ConfigurationError
 from coopgroup.protocol import Assignment, encode_assignment
 from coopgroup.telemetry import MembershipLost
@@ -371,10 +371,9 @@ def test_assignment_when_made_from_another_subscription_is_followed_by_a_round(
     topics: tuple[str, ...], state: MemberState
 ) -> None:
     """A static member came back with other topics, and the group began no round for it."""
-    content = encode_assignment(Assignment(assigned=HELD))
-    note = AssignmentTrailer(topics=names_digest(topics), shared=7)
+    noted = Assignment(assigned=HELD, topics_digest=names_digest(topics), shared_digest=7)
     driven = syncing()
-    answer = SyncGroupAnswer(error_code=0, assignment=with_trailer(content, note))
+    answer = SyncGroupAnswer(error_code=0, assignment=encode_assignment(noted))
     driven.answer(RequestKind.SYNC_GROUP, answer)
     assert (driven.member.state, driven.member.owned) == (state, HELD)
     assert driven.member.last_assignment.shared_digest == 7

@@ -17,11 +17,14 @@ from coopgroup.core.member.events import (
 )
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import OffsetCommitAnswer
+from coopgroup.simulator.scenario import Cost, Span
+from coopgroup.telemetry import MembershipLost, ResourcesStarted, RoundDecided
 from tests.support.members import (
     CONFIG,
     HELD,
     DrivenMember,
     leading_again,
+    played_group,
     rejoining,
     rejoining_while_it_stops,
     revoking,
@@ -29,6 +32,7 @@ from tests.support.members import (
     synced,
     syncing_again,
 )
+from tests.support.reports import reports
 
 COMMIT = RequestKind.OFFSET_COMMIT
 T0, T1 = ResourceSet({"T": [0]}), ResourceSet({"T": [1]})
@@ -223,6 +227,36 @@ def test_stop_during_a_round_that_claims_it_takes_one_more(*, leads: bool) -> No
 def test_stop_during_a_round_that_assigns_it_again_gives_it_back_at_once() -> None:
     driven = rejoining_while_it_stops().join(3).give(STOPPED).sync(HELD)
     assert driven.granted() == [T1]
+
+
+# --- in a group --------------------------------------------------------------------------------
+
+
+def test_slow_stop_that_outlasts_the_rebalance_timeout_holds_back_no_other() -> None:
+    """Light partitions move within a second, the heavy one after its stop. Nothing is lost.
+
+    While only the heavy one is outstanding there are no rounds.
+    """
+    heavy = Cost(resources=ResourceSet({"T": [3]}), stop_ms=Span(20_000, 20_000))
+    group = played_group(heavy)
+    group.start("p1", ("T",))
+    assert group.run_until_rest(10_000, 500)
+    group.start("p2", ("T",))
+    begin_ms = group.world.now_ms
+    assert group.run_until_rest(30_000, 1_000)
+    records = [one for one in group.world.telemetry if one.at_ms >= begin_ms]
+    begun = {
+        resource.index: one.at_ms - begin_ms
+        for one, record in reports(records, ResourcesStarted)
+        for resource in record.resources
+    }
+    heavy_ms = begun.pop(3)
+    (light_ms,) = begun.values()
+    assert light_ms < 1_500
+    assert 2_500 <= heavy_ms < 4_000
+    assert reports(records, MembershipLost) == []
+    rounds = [one.at_ms - begin_ms for one, _ in reports(records, RoundDecided)]
+    assert [at_ms for at_ms in rounds if 1_500 < at_ms < 2_500] == []
 
 
 @pytest.mark.parametrize("revoked", [None, EMPTY], ids=["the last word", "a round follows"])

@@ -45,8 +45,8 @@ def test_members_when_given_in_any_order_are_numbered_by_id() -> None:
     told: dict[str, Any] = {
         "instance_id": "host-b",
         "rack": "r1",
-        "remaining_delay_ms": 70,
-        "remaining_loss_ms": 900,
+        "rejoin_in_ms": 70,
+        "loss_ends_in_ms": 900,
     }
     group = resolve_claims(
         [

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 import pytest
 
-from coopgroup.core.model import NO_LOSS, GroupSnapshot, RoundPlan
+from coopgroup.core.model import GroupSnapshot, RoundPlan
 from coopgroup.core.model.resource_set import BoolArray, Int32Array
 from coopgroup.errors import AssignorError
 from coopgroup.policies import check_target, violations
@@ -36,7 +36,7 @@ def _plan(group: GroupSnapshot, held: str, changes: dict[str, Any]) -> RoundPlan
         group, {one[0]: {"T": [int(index) for index in one[1:]]} for one in held.split()}
     )
     lists = {name: _mask(group, changes.get(name, "")) for name in LISTS}
-    usual = {"follow_up": True, "scheduled_rebalance_timeout_ms": 0}
+    usual = {"follow_up": True}
     return RoundPlan(target=assigned, assigned=assigned, **{**usual, **changes, **lists})
 
 
@@ -46,7 +46,7 @@ def _mask(group: GroupSnapshot, listed: str) -> BoolArray:
 
 
 NO_ROUND = {"follow_up": False}
-DELAY = {"scheduled_rebalance_timeout_ms": 50, "follow_up": False}
+DELAY = {"rejoin_in_ms": 50, "follow_up": False}
 AGAIN = {"waiting": "T3", "stopping": FOUR.claim_resources == 3}
 UNTOLD = "revoked without a follow-up round: T-3"
 
@@ -76,26 +76,29 @@ CASES: list[tuple[str, GroupSnapshot, str, dict[str, Any], list[str]]] = [
     ("d: created is granted now", FOUR, "A01 B2", {"waiting": "T3", "created": "U0"},
      ["called created though it is not granted: U-0"]),
     ("e: a delay is sent only in a round without revocations", FOUR, "A01 B2",
-     {"waiting": "T3", **DELAY}, ["revoked under a scheduled rebalance timeout: T-3", UNTOLD]),
+     {"waiting": "T3", **DELAY}, ["revoked under a scheduled rejoin: T-3", UNTOLD]),
     ("e: with a delay, revocations are null", FOUR, "A01 B23", {**DELAY, "follow_up": True},
-     ["scheduled rebalance timeout of 50 ms though a follow-up round comes"]),
+     ["rejoin in 50 ms though a follow-up round comes"]),
     ("e: a delay without a follow-up", FOUR, "A01 B23", DELAY, []),
     *((f"e: {ms} is no delay on the wire", FOUR, "A01 B23",
-       {**DELAY, "scheduled_rebalance_timeout_ms": ms},
-       [f"scheduled rebalance timeout of {ms} ms, expected 0 to 2147483647"])
-      for ms in (-1, 2**31)),
-    ("e: -1 says that nothing waits", FOUR, "A01 B23", {**DELAY, "loss_timeout_ms": NO_LOSS}, []),
-    *((f"e: {ms} is no loss timeout on the wire", FOUR, "A01 B23",
-       {**DELAY, "loss_timeout_ms": ms},
-       [f"loss timeout of {ms} ms, expected -1 to 2147483647"])
-      for ms in (-2, 2**31)),
+       {**DELAY, "rejoin_in_ms": ms}, [f"rejoin in {ms} ms, expected 1 to 2147483647"])
+      for ms in (-1, 0, 2**31)),
+    *((f"e: a loss that ends in {ms} ms, with the rejoin or after it", FOUR, "A01 B23",
+       {**DELAY, "loss_ends_in_ms": ms}, [])
+      for ms in (50, 2**31 - 1)),
+    *((f"e: a loss that ends in {ms} ms, before the rejoin or after all times", FOUR, "A01 B23",
+       {**DELAY, "loss_ends_in_ms": ms},
+       [f"a loss ends in {ms} ms, expected 50 to 2147483647"])
+      for ms in (-1, 49, 2**31)),
+    ("e: a loss ends, and nobody rejoins", FOUR, "A01 B23", {**NO_ROUND, "loss_ends_in_ms": 50},
+     ["a loss ends in 50 ms without a scheduled rejoin"]),
     ("f: a member that stops something rejoins, and so do all others", FOUR, "A01 B2",
      {"waiting": "T3", **NO_ROUND}, [UNTOLD]),
     ("f: told again, its claimant rejoins after the stop", FOUR, "A01 B2", {**AGAIN, **NO_ROUND},
      []),
     ("f: told again in a round with a follow-up", FOUR, "A01 B2", AGAIN, []),
     ("f: told again under a delay", FOUR, "A01 B2", {**AGAIN, **DELAY},
-     ["revoked under a scheduled rebalance timeout: T-3"]),
+     ["revoked under a scheduled rejoin: T-3"]),
     ("f: one new revocation is enough", FOUR, "A01", {**AGAIN, "waiting": "T23", **NO_ROUND},
      ["revoked without a follow-up round: T-2"]),
     ("f: the revocations match the claims", FOUR, "A01 B23",

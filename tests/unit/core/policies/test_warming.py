@@ -125,7 +125,7 @@ def test_lost_resources_wait_only_as_far_as_no_member_is_warm() -> None:
     del group.members["c"]
     decision = group.round()
     assert group.owned() == {"a": [0, 3], "b": [1, 2, 4]}
-    assert decision.plan.scheduled_rebalance_timeout_ms == DELAY_MS
+    assert decision.plan.rejoin_in_ms == DELAY_MS
     group.round(after_ms=DELAY_MS)
     group.settle()
     assert group.owned() == {"a": [0, 3, 5], "b": [1, 2, 4]}

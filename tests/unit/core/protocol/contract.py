@@ -134,15 +134,6 @@ def _readable_cuts(vector: Vector) -> list[int]:
     """Return the lengths at which a vector may be cut and still be a message."""
     _, used = reference_decode(vector.kind, vector.content)
     cuts = list(range(used, len(vector.content)))  # fields of later versions
-    value = vector.value or {}
-    if "warmups" in value:  # they are optional
-        (size,) = struct.unpack_from(">I", vector.content, used - 8)
-        used -= 8 + size
-        cuts.append(used)
-        if value["scheduled_rebalance_timeout_ms"] and "loss_timeout_ms" not in value:
-            cuts.append(used + 4)  # the deadline for readers that do not know them
-    if "loss_timeout_ms" in value:
-        cuts.insert(0, used - 4)  # it is optional
     if vector.kind == "subscription" and vector.version == 1:
         start_of_owned = used - _owned_bytes(vector)
         cuts += [start_of_owned] * (vector.name != "v1-ends-after-user-data")

@@ -13,6 +13,8 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parents[4] / "protocol"
 MAGIC = {"user_data": bytes.fromhex("63777564")}
+OURS = {"assignment", "user_data"}
+"""Messages in which a number of -1 says that there is none."""
 SCHEMAS = {
     "subscription": "Subscription",
     "assignment": "Assignment",
@@ -105,11 +107,7 @@ def reference_encode(kind: str, row: Row) -> bytes:
     version = row["version"]
     parts = [MAGIC.get(kind, b""), struct.pack(">h", version)]
     for field in load_schema(kind)["fields"]:
-        if _left_out(field, row):
-            continue
-        if "endMagic" in field:
-            parts += [_at_end(field, row)]
-        elif _in(field["versions"], version):
+        if _in(field["versions"], version):
             parts += [_encoded(field, row[_row_name(field)], version)]
     return b"".join(parts)
 
@@ -132,56 +130,17 @@ def reference_decode(
     (version,) = struct.unpack_from(">h", content, offset)
     offset += 2
     row: Row = {"version": version}
-    whole, content = content, content[: _body_size(kind, content)]
     for field in load_schema(kind)["fields"]:
         # without owned partitions, as in version 0
         ends_early = (kind, version, offset) == ("subscription", 1, len(content))
-        if "endMagic" in field:
-            if len(whole) > len(content):
-                start = offset + _older_deadline_size(row)
-                row[_row_name(field)], _ = _decoded(field, whole, start, met)
-                offset = len(whole)
-            continue
-        after = field.get("optionalAfter")
-        if after and (offset == len(content) or not row[_row_name({**field, "name": after})]):
-            continue
         if _in(field["versions"], version) and not ends_early:
             row[_row_name(field)], offset = _decoded(field, content, offset, met)
-            if row[_row_name(field)] == -1 and field["name"] == "RemainingDelayMs":
+            if row[_row_name(field)] == -1 and kind in OURS:
                 row[_row_name(field)] = None
-        elif kind != "user_data":
+        else:
             lacks_nothing = "fields" in field and "nullableVersions" not in field
             row[_row_name(field)] = {} if lacks_nothing else None
     return row, offset
-
-
-def _left_out(field: Row, row: Row) -> bool:
-    """Return whether an optional last field is absent."""
-    optional = "optionalAfter" in field or "endMagic" in field
-    return optional and row.get(_row_name(field)) is None
-
-
-def _at_end(field: Row, row: Row) -> bytes:
-    part = _encoded(field, row[_row_name(field)], row["version"])
-    if _older_deadline_size(row):
-        timeout_ms = row["scheduled_rebalance_timeout_ms"]
-        part = struct.pack(">i", -1 if timeout_ms == 2**31 - 1 else timeout_ms + 1) + part
-    return part + struct.pack(">I", len(part)) + bytes.fromhex(field["endMagic"])
-
-
-def _older_deadline_size(row: Row) -> int:
-    """Return the size of the deadline for readers that do not know the field at the end."""
-    alone = row["scheduled_rebalance_timeout_ms"] and row.get("loss_timeout_ms") is None
-    return 4 if alone else 0
-
-
-def _body_size(kind: str, content: bytes) -> int:
-    """Return where a field at the end begins, or the size without one."""
-    for field in load_schema(kind)["fields"]:
-        if "endMagic" in field and content.endswith(bytes.fromhex(field["endMagic"])):
-            (size,) = struct.unpack_from(">I", content, len(content) - 8)
-            return len(content) - 8 - int(size)
-    return len(content)
 
 
 def _row_name(field: Row) -> str:
@@ -196,14 +155,13 @@ def _in(versions: str, version: int) -> bool:
 
 def _encoded(field: Row, value: Any, version: int) -> bytes:  # noqa: ANN401 - any field of any row
     kind = field["type"]
-    if kind == "int64":
-        return struct.pack(">q", value)
-    if value is None and kind != "int32":
+    if kind in {"int32", "int64"}:
+        number = int(field["default"]) if value is None else value
+        return struct.pack(">i" if kind == "int32" else ">q", number)
+    if value is None:
         assert _in(field["nullableVersions"], version)
         return struct.pack(">h" if kind == "string" else ">i", -1)
     match kind:
-        case "int32":
-            return struct.pack(">i", int(field["default"]) if value is None else value)
         case "string":
             raw: bytes = value.encode()
             return struct.pack(">h", len(raw)) + raw

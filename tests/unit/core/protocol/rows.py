@@ -45,10 +45,11 @@ def value_of(kind: str, row: Row) -> Value:
             return Assignment(
                 assigned=ResourceSet(row["assigned"]),
                 revoked=None if row["revoked"] is None else ResourceSet(row["revoked"]),
-                scheduled_rebalance_timeout_ms=row["scheduled_rebalance_timeout_ms"] or 0,
-                loss_timeout_ms=row.get("loss_timeout_ms"),
-                warmups=ResourceSet(row["warmups"]) if "warmups" in row else None,
-                version=row["version"],
+                rejoin_in_ms=row["rejoin_in_ms"],
+                loss_ends_in_ms=row["loss_ends_in_ms"],
+                warmups=ResourceSet(row["warmups"]),
+                topics_digest=row["topics_digest"],
+                shared_digest=row["shared_digest"],
             )
         case "kafka_assignment":
             return KafkaAssignment(
@@ -61,12 +62,12 @@ def value_of(kind: str, row: Row) -> Value:
 
 
 def encode(value: Value, version: int) -> bytes:
-    """Return the bytes of a value in one version. User data ignores the version."""
+    """Return the bytes of a value in one version; our own messages have only one."""
     match value:
         case Subscription():
             return encode_subscription(value, version)
         case Assignment():
-            return encode_assignment(value, version)
+            return encode_assignment(value)
         case KafkaAssignment():
             return encode_kafka_assignment(value, version)
         case UserData():
@@ -85,19 +86,16 @@ def ascending(row: Row) -> Row:
 
 
 def _user_data(row: Row) -> UserData:
-    delay_ms, loss_ms = row["remaining_delay_ms"], row.get("remaining_loss_ms")
-    units, catalogue = row.get("consumption_rate", -1), row.get("catalogue_version", -1)
-    if row["version"] >= 3 and loss_ms == (-1 if delay_ms is None else delay_ms):
-        loss_ms = None
+    units, warm = row["consumption_rate"], row["warm"]
     return UserData(
-        remaining_delay_ms=delay_ms,
-        remaining_loss_ms=loss_ms,
-        consumption_rate_per_s=None if units == -1 else units / 1_000,
-        catalogue_version=None if catalogue == -1 else catalogue,
-        warm=None if row.get("warm") is None else ResourceSet(row["warm"]),
-        host=row.get("host"),
-        declined=ResourceSet(row.get("declined")),
-        hands_over=row.get("hands_over") == 1,
+        rejoin_in_ms=row["rejoin_in_ms"],
+        loss_ends_in_ms=row["loss_ends_in_ms"],
+        consumption_rate_per_s=None if units is None else units / 1_000,
+        catalogue_version=row["catalogue_version"],
+        warm=None if warm is None else ResourceSet(warm),
+        host=row["host"],
+        declined=ResourceSet(row["declined"]),
+        hands_over=row["hands_over"] == 1,
     )
 
 

@@ -1,14 +1,18 @@
-"""User data: ours is versioned, foreign data is ignored."""
+"""User data: ours has one version, foreign data is ignored."""
 
 import math
 from typing import Any
 
 import pytest
-from attrs import evolve
 
-from coopgroup.core.model import NO_LOSS, ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.core.protocol.user_data import MAGIC
-from coopgroup.errors import EncodeError, InvalidValueError
+from coopgroup.errors import (
+    EncodeError,
+    InvalidValueError,
+    TrailingBytesError,
+    UnsupportedVersionError,
+)
 from coopgroup.protocol import UserData, decode_user_data, encode_user_data
 from tests.unit.core.protocol.contract import CodecContract
 
@@ -25,10 +29,10 @@ def test_decode_when_magic_is_incomplete_is_foreign(cut: int) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("remaining_delay_ms", -1, "-1 is negative"),
-        ("remaining_delay_ms", 2**31, "2147483648 does not fit into 4 bytes"),
-        ("remaining_loss_ms", -2, "-2 is negative"),
-        ("remaining_loss_ms", 2**31, "2147483648 does not fit into 4 bytes"),
+        ("rejoin_in_ms", -1, "-1 is negative"),
+        ("rejoin_in_ms", 2**31, "2147483648 does not fit into 4 bytes"),
+        ("loss_ends_in_ms", -1, "-1 is negative"),
+        ("loss_ends_in_ms", 2**31, "2147483648 does not fit into 4 bytes"),
         ("consumption_rate_per_s", -0.001, "-0.001 is no rate"),
         ("consumption_rate_per_s", math.nan, "nan is no rate"),
         ("consumption_rate_per_s", math.inf, "inf is no rate"),
@@ -47,30 +51,24 @@ def test_encode_when_a_field_has_no_wire_form_is_refused(
     assert str(refused.value) == f"{field}: {message}"
 
 
-DELAYED = UserData(remaining_delay_ms=900)
-RATE = UserData(consumption_rate_per_s=2.5)
-CATALOGUE = UserData(catalogue_version=7)
+@pytest.mark.parametrize("version", [-1, 0, 2])
+def test_other_version_is_refused_even_if_the_rest_may_be_skipped(version: int) -> None:
+    known = encode_user_data(UserData())
+    start = len(MAGIC)
+    content = MAGIC + version.to_bytes(2, "big", signed=True) + known[start + 2 :]
+    for skips_rest in (False, True):
+        with pytest.raises(UnsupportedVersionError) as refused:
+            decode_user_data(content, skips_rest=skips_rest)
+        assert refused.value.offset == start
+        assert refused.value.message == f"user data version: got {version}, expected 1"
 
 
-@pytest.mark.parametrize(
-    ("version", "newer", "older"),
-    [
-        (2, evolve(DELAYED, remaining_loss_ms=NO_LOSS), DELAYED),
-        (2, evolve(DELAYED, remaining_loss_ms=30_000), DELAYED),
-        (3, evolve(DELAYED, consumption_rate_per_s=2.5), evolve(DELAYED, remaining_loss_ms=900)),
-        (4, evolve(RATE, catalogue_version=7), RATE),
-        (5, evolve(CATALOGUE, warm=ResourceSet({"orders": [1]})), CATALOGUE),
-    ],
-    ids=["no loss", "a loss", "only one wait: both times say so", "a catalogue", "warm resources"],
-)
-def test_leader_of_the_version_before_finds_all_that_it_knows(
-    version: int, newer: UserData, older: UserData
-) -> None:
-    """It skips the fields that are new in a version."""
-    content, before = encode_user_data(newer), encode_user_data(older)
-    end = len(MAGIC) + 2
-    assert content[:end] == MAGIC + version.to_bytes(2, "big")
-    assert content[end:].startswith(before[end:])
+def test_decode_when_the_rest_is_skipped_reads_what_a_later_release_appended_to() -> None:
+    told = UserData(rejoin_in_ms=5, warm=ResourceSet({"orders": [1]}))
+    content = encode_user_data(told) + b"later"
+    assert decode_user_data(content, skips_rest=True) == told
+    with pytest.raises(TrailingBytesError):
+        decode_user_data(content)
 
 
 def test_warm_connector_is_allowed_where_the_group_has_connectors() -> None:

@@ -23,7 +23,7 @@ from coopgroup.core.member.events import (
 )
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
-from coopgroup.core.protocol.assignment_trailer import resources_digest
+from coopgroup.core.protocol.digests import resources_digest
 from coopgroup.core.session import (
     LookOver,
     OwedRound,
@@ -366,7 +366,7 @@ def test_leader_of_a_round_that_it_did_not_decide_looks_at_the_topics_when_it_is
     (look,) = driven.sync(THREE).duties(LookOver)
     assert [one.member_id for one in look.members] == ["m"]
     shared_digest = driven.member.last_assignment.shared_digest
-    assert (look.shared_digest, look.has_trailers) == (shared_digest, True)
+    assert (look.shared_digest, look.has_digests) == (shared_digest, True)
     assert driven.session.leads
     assert driven.give(Woken()).duties(LookOver) == []
 
@@ -386,7 +386,7 @@ FOUND = ResourceSet({"orders": [0, 1]})
 
 
 @pytest.mark.parametrize(
-    ("digest", "has_trailers", "needs"),
+    ("digest", "has_digests", "needs"),
     [
         (resources_digest(FOUND), True, False),
         (resources_digest(EMPTY), True, True),
@@ -396,9 +396,9 @@ FOUND = ResourceSet({"orders": [0, 1]})
     ids=["all is as it was", "partitions appeared", "not known", "never known to other clients"],
 )
 def test_topics_that_changed_meanwhile_need_a_round(
-    digest: int | None, *, has_trailers: bool, needs: bool
+    digest: int | None, *, has_digests: bool, needs: bool
 ) -> None:
-    look = LookOver(members=(), shared_digest=digest, has_trailers=has_trailers)
+    look = LookOver(members=(), shared_digest=digest, has_digests=has_digests)
     assert look.needs_round(FOUND, read_members(()), SimplePolicy()) is needs
 
 
@@ -408,7 +408,7 @@ def test_warm_ups_of_a_leader_that_returned_need_a_round(
     policy: SimplePolicy, warm: ResourceSet | None
 ) -> None:
     """Only its earlier process knew when they time out."""
-    look = LookOver(members=(), shared_digest=resources_digest(FOUND), has_trailers=True)
+    look = LookOver(members=(), shared_digest=resources_digest(FOUND), has_digests=True)
     data = encode_user_data(UserData(warm=warm))
     metadata = encode_subscription(Subscription(topics=("orders",), user_data=data))
     joined_ = JoinedMember(member_id="m", group_instance_id=None, metadata=metadata)

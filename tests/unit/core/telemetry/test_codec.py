@@ -17,6 +17,7 @@ SOME = ResourceSet({"orders": [3, 1], "payments": [0]})
 OF_A_TYPE: dict[object, st.SearchStrategy[Any]] = {
     ResourceSet: st.builds(ResourceSet, indices_by_name),
     int: st.integers(0, 2**63 - 1),
+    int | None: st.none() | st.integers(0, 2**63 - 1),
     float | None: st.none() | st.floats(0, 1e9),
     tuple[int, ...]: st.lists(st.integers(0, 2**63 - 1)).map(tuple),
 }

@@ -19,11 +19,9 @@ from coopgroup.core.model.group_api import (
     SyncGroupAnswer,
     SyncGroupRequest,
 )
-from coopgroup.core.protocol.assignment_trailer import (
-    AssignmentTrailer,
+from coopgroup.core.protocol.digests import (
     names_digest,
     resources_digest,
-    with_trailer,
 )
 from coopgroup.core.session import LookOver, SeenTopics
 from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
@@ -170,11 +168,12 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 def test_leader_that_came_back_looks_over_what_was_noted_for_it(
     hand: Hand, driver_and_group: DriverAndGroup, looked: list[object], shared: int | None
 ) -> None:
-    """The leader checks once it has its assignment: the note is appended to the assignment."""
+    """The leader checks once it has its assignment: the note is in the assignment."""
     driver, group = driver_and_group
-    note = AssignmentTrailer(topics=names_digest(("orders",)), shared=shared)
-    group.override = keeping_the_round(with_trailer(STORED, note))
+    topics = names_digest(("orders",))
+    noted = Assignment(assigned=ORDERS, topics_digest=topics, shared_digest=shared)
+    group.override = keeping_the_round(encode_assignment(noted))
     subscribe(hand, driver)
     (duty,) = looked
     assert isinstance(duty, LookOver)
-    assert (driver.leads, duty.shared_digest, duty.has_trailers) == (True, shared, True)
+    assert (driver.leads, duty.shared_digest, duty.has_digests) == (True, shared, True)

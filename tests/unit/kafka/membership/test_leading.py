@@ -24,7 +24,7 @@ from coopgroup.core.policies.base import Offer, Policy, RoundContext, StagedRoun
 from coopgroup.core.policies.incremental import IncrementalPolicy
 from coopgroup.core.policies.simple import SimplePolicy
 from coopgroup.core.policies.state import PolicyState
-from coopgroup.core.protocol.assignment_trailer import resources_digest
+from coopgroup.core.protocol.digests import resources_digest
 from coopgroup.core.protocol.subscription import read_subscription
 from coopgroup.core.session import (
     CheckLags,
@@ -290,14 +290,12 @@ def test_round_when_the_log_cannot_be_written_is_decided(
 # --- a leader that came back --------------------------------------------------------------------
 
 
-def _look_over(shared_digest: int | None, *, has_trailers: bool = True) -> LookOver:
-    return LookOver(
-        members=_duty(1).members, shared_digest=shared_digest, has_trailers=has_trailers
-    )
+def _look_over(shared_digest: int | None, *, has_digests: bool = True) -> LookOver:
+    return LookOver(members=_duty(1).members, shared_digest=shared_digest, has_digests=has_digests)
 
 
 @pytest.mark.parametrize(
-    ("shared_digest", "has_trailers", "asks"),
+    ("shared_digest", "has_digests", "asks"),
     [
         (resources_digest(EXISTING), True, False),
         (resources_digest(ResourceSet()), True, True),
@@ -307,11 +305,11 @@ def _look_over(shared_digest: int | None, *, has_trailers: bool = True) -> LookO
     ids=["all is as it was", "partitions appeared", "not known", "never known to other clients"],
 )
 def test_leader_that_came_back_looks_its_topics_over(
-    hand: Hand, led: Led, shared_digest: int | None, *, has_trailers: bool, asks: bool
+    hand: Hand, led: Led, shared_digest: int | None, *, has_digests: bool, asks: bool
 ) -> None:
     """It compares later checks with this look-up; a change in between needs a round."""
     leader = led.lead()
-    leader.look_over(_look_over(shared_digest, has_trailers=has_trailers))
+    leader.look_over(_look_over(shared_digest, has_digests=has_digests))
     hand.advance(1.0)
     assert leader.seen == SEEN
     assert led.posted == ([RejoinRequested(reason="the leader returned")] if asks else [])
@@ -418,7 +416,7 @@ class _Group:
         for name, content in self.led.answers()[-1].decision.assignments:
             assignment = decode_assignment(content)
             self.owned[name] = assignment.assigned
-            pause_ms = assignment.scheduled_rebalance_timeout_ms
+            pause_ms = assignment.rejoin_in_ms or 0
             follows = follows or assignment.revoked is not None or pause_ms > 0
             self.now_ms += pause_ms
         return follows

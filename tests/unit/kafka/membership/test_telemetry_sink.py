@@ -18,6 +18,7 @@ from coopgroup.kafka.membership.telemetry_file import TelemetryFile
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.telemetry import (
     AssignmentRefused,
+    AssignmentUnreadable,
     CommitFailed,
     Envelope,
     MembershipLost,
@@ -27,6 +28,7 @@ from coopgroup.telemetry import (
     RoundRefused,
     StateChanged,
     SubscriptionUnreadable,
+    UserDataUnreadable,
     from_json,
 )
 
@@ -105,6 +107,8 @@ def test_write_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
         (CommitFailed(resources=ResourceSet(), error="e"), logging.WARNING),
         (RoundRefused(violations=("v",)), logging.WARNING),
         (SubscriptionUnreadable(member_id="m", reason="r"), logging.WARNING),
+        (UserDataUnreadable(member_id="m", reason="r"), logging.WARNING),
+        (AssignmentUnreadable(protocol="p", error="e"), logging.WARNING),
         (
             AssignmentRefused(leader="m", topics=("secret",), topic_count=1, resource_count=20),
             logging.WARNING,

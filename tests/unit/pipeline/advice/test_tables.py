@@ -43,8 +43,7 @@ def test_absence_is_guessed_only_where_the_join_hides_the_return(
 def led(policy: str, *rounds: tuple[int, int]) -> list[Row]:
     """Return rounds of (lost, announced delay), oldest first, as the function takes them."""
     made = [
-        Row(policy=policy, lost=lost, scheduled_rebalance_timeout_ms=waits_ms)
-        for lost, waits_ms in rounds
+        Row(policy=policy, lost=lost, rejoin_in_ms=waits_ms or None) for lost, waits_ms in rounds
     ]
     return made[::-1]
 

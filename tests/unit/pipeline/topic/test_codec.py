@@ -14,11 +14,16 @@ from attrs import evolve
 
 from coopgroup.errors import DecodeError
 from coopgroup.pipeline.topic.codec import (
+    ConsumerKey,
+    ConsumerKind,
+    ConsumerValue,
     GroupKey,
     GroupMember,
     GroupValue,
     OffsetKey,
     OffsetValue,
+    TopicPartitions,
+    decode_consumer_value,
     decode_group_value,
     decode_key,
     decode_offset_value,
@@ -26,6 +31,7 @@ from coopgroup.pipeline.topic.codec import (
 from tests.support.internal_topic import encode_group_value, encode_key, encode_offset_value
 
 VECTORS = Path(__file__).resolve().parents[4] / "protocol" / "vectors" / "internal_topic"
+ALL_VECTORS = json.loads((VECTORS / "java.json").read_text())["vectors"]
 KEY = OffsetKey(group="billing", topic="orders", partition=3)
 COMMIT = OffsetValue(committed=42, leader_epoch=5, metadata="m", commit_ms=1_730_000_000_000)
 MEMBER = GroupMember(
@@ -52,7 +58,7 @@ def vectors(kind: str) -> list[Any]:
     """Return version, Kafka's own JSON and Kafka's bytes of each vector."""
     return [
         pytest.param(row["version"], row["says"], bytes.fromhex(row["hex"]), id=row["name"])
-        for row in json.loads((VECTORS / "java.json").read_text())["vectors"]
+        for row in ALL_VECTORS
         if row["kind"] == kind
     ]
 
@@ -118,6 +124,65 @@ def test_groups_are_as_kafka_writes_them(
     )
     assert decode_group_value(content) == expected
     assert encode_group_value(expected) == content
+
+
+@pytest.mark.parametrize(("version", "says", "content"), vectors("consumer_key"))
+def test_keys_of_kip_848_are_as_kafka_writes_them(
+    version: int, says: dict[str, Any], content: bytes
+) -> None:
+    name = says.get("memberId", says.get("regularExpression", ""))
+    expected = ConsumerKey(group=says["groupId"], kind=ConsumerKind(version), name=name)
+    assert decode_key(content) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "says", "content"),
+    [
+        pytest.param(ConsumerKind[row["name"].upper()], row["says"], bytes.fromhex(row["hex"]))
+        for row in ALL_VECTORS
+        if row["kind"] == "consumer_value"
+    ],
+)
+def test_values_of_kip_848_are_as_kafka_writes_them(
+    kind: ConsumerKind, says: dict[str, Any], content: bytes
+) -> None:
+    """Also with the tagged fields that releases after 4.0 add."""
+
+    def partitions(name: str) -> tuple[TopicPartitions, ...]:
+        return tuple(
+            TopicPartitions(topic_id=one["topicId"], partitions=tuple(one["partitions"]))
+            for one in says.get(name, ())
+        )
+
+    epochs = (says.get(name) for name in ("epoch", "assignmentEpoch", "memberEpoch"))
+    topics, is_names = says.get("topics", ()), kind is ConsumerKind.TOPICS
+    expected = ConsumerValue(
+        epoch=next((one for one in epochs if one is not None), None),
+        names=tuple((one["topicId"], one["topicName"]) for one in topics if is_names),
+        instance_id=says.get("instanceId") or None,
+        client_id=says.get("clientId", ""),
+        client_host=says.get("clientHost", ""),
+        topics=tuple(says.get("subscribedTopicNames", () if is_names else topics)),
+        regex=says.get("subscribedTopicRegex") or None,
+        rebalance_timeout_ms=says.get("rebalanceTimeoutMs", -1),
+        is_classic="classicMemberMetadata" in says,
+        partitions=partitions("topicPartitions") or partitions("assignedPartitions"),
+        revoking=partitions("partitionsPendingRevocation"),
+    )
+    assert decode_consumer_value(kind, content) == expected
+    for cut in range(len(content)):
+        with pytest.raises(DecodeError):
+            decode_consumer_value(kind, content[:cut])
+    with pytest.raises(DecodeError):
+        decode_consumer_value(kind, content + b"\0")
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [(9, "share"), (15, "share"), (17, "streams"), (40, "streams")]
+)
+def test_keys_of_groups_that_are_not_read_are_named(version: int, said: str) -> None:
+    with pytest.raises(DecodeError, match=f"key version: {version} is of a {said} group, not read"):
+        decode_key(bytes([0, version, 0, 1]) + b"g")
 
 
 WRITTEN: list[tuple[bytes, Callable[[bytes], object]]] = [

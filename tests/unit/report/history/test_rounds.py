@@ -53,18 +53,18 @@ def test_protocol_of_another_client_is_named_and_ours_is_not() -> None:
             ),
         ),
         (
-            {"lost": TWO, "scheduled_rebalance_timeout_ms": 30_000},
+            {"lost": TWO, "rejoin_in_ms": 30_000},
             (
                 "2 (orders 0-1) were lost with their owner and wait for it to come back.",
                 "At latest in 30 s what is still lost is given away.",
             ),
         ),
         (
-            {"scheduled_rebalance_timeout_ms": 500},
+            {"rejoin_in_ms": 500},
             ("Every member keeps what it has.", "At latest in 0.5 s comes the next round."),
         ),
         (
-            {"policy": "incremental", "scheduled_rebalance_timeout_ms": 1_500},
+            {"policy": "incremental", "rejoin_in_ms": 1_500},
             ("Every member keeps what it has.", "At latest in 1.5 s the next moves follow."),
         ),
         (

@@ -187,7 +187,7 @@ def _loss_of_unknown(group: GroupSnapshot, context: RoundContext, delay_ms: int)
     The rest of a pause between moves does not count: members that know nothing else know of no
     loss, so this loss is new.
     """
-    remaining = [m.known_loss_ms for m in group.members if m.known_loss_ms is not None]
+    remaining = [m.loss_ends_in_ms for m in group.members if m.loss_ends_in_ms is not None]
     return Loss(
         owner=None,
         instance_id=None,

@@ -232,7 +232,7 @@ def _empty_handed(group: GroupSnapshot) -> BoolArray:
     sizes = np.diff(np.concatenate([[0], np.cumsum(group.assignable)])[group.resources.starts])
     subscribers = np.bincount(group.class_of, minlength=len(table)) @ table
     share = table @ (sizes / np.maximum(subscribers, 1))
-    fresh = [member.readable and member.remaining_delay_ms is None for member in group.members]
+    fresh = [member.readable and member.rejoin_in_ms is None for member in group.members]
     found: BoolArray = _holds_nothing(group) & (share >= _ONE_AT_LEAST)[group.class_of]
     found &= np.array(fresh, dtype=np.bool_)
     return found

@@ -237,7 +237,7 @@ def _begun(group: GroupSnapshot, context: RoundContext, outlook: _Outlook, delay
     if not delays.loss_ms:
         return True
     if state is None:
-        return any(member.remaining_loss_ms is not None for member in group.members)
+        return any(member.rejoins_to_move for member in group.members)
     return (
         state.moves_pending
         or outlook.losses.expired
@@ -350,7 +350,7 @@ def _moves_due_ms(group: GroupSnapshot, context: RoundContext, interval_ms: int)
     if context.state is not None:
         due_ms = context.state.moves_due_ms
     else:
-        known = [m.remaining_delay_ms for m in group.members if m.remaining_delay_ms is not None]
+        known = [m.rejoin_in_ms for m in group.members if m.rejoin_in_ms is not None]
         due_ms = now_ms + min(known) if known else None
     if due_ms is None or due_ms <= now_ms or not interval_ms:
         return None
@@ -373,7 +373,7 @@ def _initial_until_ms(
     until_ms = None if context.state is None else context.state.initial_until_ms
     forms = _knows_of_no_owner(context) and not group.claim_members.size
     if until_ms is None and initial_delay_ms and forms:
-        known = [m.remaining_delay_ms for m in group.members if m.remaining_delay_ms is not None]
+        known = [m.rejoin_in_ms for m in group.members if m.rejoin_in_ms is not None]
         until_ms = context.now_ms + min([*known, initial_delay_ms])
     # Design II: "use the deferment process to allow other members to join in that period". Without
     # a wait, new subscriptions "should be resolved immediately", also while lost resources wait.

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from attrs import frozen
 
-from coopgroup.core.model import NO_LOSS, NOBODY, RoundPlan
+from coopgroup.core.model import NOBODY, RoundPlan
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.policies.table import DecisionTable, Row, _0, _1, __
 
@@ -151,13 +151,14 @@ def stage_resources(group: GroupSnapshot, unclaimed: Unclaimed, staging: Staging
         waiting &= ~granted  # already granted, so no member has to release it
     follow_up = bool((stops & ~again).any() or soon.any())
     silent = follow_up or again.any()
-    timeout_ms = 0 if silent else _remaining_ms(staging.due_ms, staging.now_ms)
+    rejoin_in_ms = None if silent else _remaining_ms(staging.due_ms, staging.now_ms)
+    loss_ends_in_ms = None if silent else _remaining_ms(staging.wait_ends_ms, staging.now_ms)
     return RoundPlan(
         target=staging.target,
         assigned=assigned,
         follow_up=follow_up,
-        scheduled_rebalance_timeout_ms=timeout_ms,
-        loss_timeout_ms=_loss_timeout_ms(staging, timeout_ms),
+        rejoin_in_ms=rejoin_in_ms,
+        loss_ends_in_ms=loss_ends_in_ms,
         lost=lost,
         created=unclaimed.created & (assigned != NOBODY),
         waiting=waiting,
@@ -166,14 +167,6 @@ def stage_resources(group: GroupSnapshot, unclaimed: Unclaimed, staging: Staging
     )
 
 
-def _remaining_ms(until_ms: int | None, now_ms: int) -> int:
-    """Return the remaining time to announce: 0 for no time, otherwise at least 1."""
-    return 0 if until_ms is None else min(max(until_ms - now_ms, 1), _TIMEOUT_MS_MAX)
-
-
-def _loss_timeout_ms(staging: Staging, timeout_ms: int) -> int | None:
-    """Return the wait of losses to announce, or None if the time-out is this wait."""
-    wait_ms = _remaining_ms(staging.wait_ends_ms, staging.now_ms)
-    if wait_ms == timeout_ms or not timeout_ms:
-        return None
-    return wait_ms or NO_LOSS
+def _remaining_ms(until_ms: int | None, now_ms: int) -> int | None:
+    """Return the remaining time to announce: at least 1, or None."""
+    return None if until_ms is None else min(max(until_ms - now_ms, 1), _TIMEOUT_MS_MAX)

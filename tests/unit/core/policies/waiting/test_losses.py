@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from coopgroup.core.model import NO_LOSS, ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.core.policies.base import RoundContext
 from coopgroup.core.policies.unclaimed import find_unclaimed
 from coopgroup.core.policies.waiting.cases import find_cases
@@ -246,22 +246,22 @@ def test_loss_when_moves_go_on_beside_it_keeps_its_deadline_through_leader_chang
     ("known", "expected_ms"),
     [
         ([(None, None), (None, None)], DELAY_MS),
-        ([(0, None), (None, None)], 0),
-        ([(400, None), (700, None)], 400),
-        ([(0, NO_LOSS), (0, NO_LOSS)], DELAY_MS),
-        ([(0, 5_000), (0, NO_LOSS)], 5_000),
-        ([(100, 5_000), (4_000, None)], 4_000),
+        ([(0, 0), (None, None)], 0),
+        ([(400, 400), (700, 700)], 400),
+        ([(0, None), (0, None)], DELAY_MS),
+        ([(0, 5_000), (0, None)], 5_000),
+        ([(100, 5_000), (4_000, 4_000)], 4_000),
         ([(None, 5_000), (None, None)], 5_000),
         ([(0, 0), (900, 70_000)], 0),
-        ([(0, NO_LOSS), (0, 70_000)], DELAY_MS),
+        ([(0, None), (0, 70_000)], DELAY_MS),
     ],
 )
 def test_loss_of_a_stranger_waits_for_what_members_know_of_losses(
     known: list[tuple[int | None, int | None]], expected_ms: int
 ) -> None:
     claims = [
-        claim(f"m{at}", _t(at), remaining_delay_ms=delay_ms, remaining_loss_ms=loss_ms)
-        for at, (delay_ms, loss_ms) in enumerate(known)
+        claim(f"m{at}", _t(at), rejoin_in_ms=rejoin_ms, loss_ends_in_ms=loss_ms)
+        for at, (rejoin_ms, loss_ms) in enumerate(known)
     ]
     group = group_of({"T": range(5)}, *claims)
     context = RoundContext(leader_id="m0", generation=1, now_ms=1_000, state=None)

@@ -1,0 +1,204 @@
+"""Join the records of KIP-848 groups into states: who is in the group, and owns which partitions.
+
+A classic group has one record for each round, with all members. A KIP-848 group has a record for
+each member, and only the records that change are written. So the state of the group is the last
+record of each key. A new state counts when members, epoch or owners have changed. Records of the
+same time belong to one event, and become one state.
+
+A member owns its assigned partitions, and those that it has not revoked yet. The generation of a
+state is the epoch of the group.
+
+The group coordinator writes ids of topics, not names. See `coopgroup.pipeline.history` for the
+names. A topic without a known name, which was deleted, has its id in place of the name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+from attrs import define, field
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BooleanType, StructField, StructType
+
+from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.topic.codec import ConsumerKind
+from coopgroup.pipeline.topic.decoding import GROUP_RECORDS
+
+__all__ = ["BROKER", "KNOWN_RECORDS", "Consumers", "join_states"]
+
+BROKER: Final = "broker"
+"""Protocol of a group whose partitions the group coordinator assigns."""
+
+KNOWN_RECORDS: Final = StructType(
+    [*TABLES["consumer_records"].schema.fields, StructField("is_new", BooleanType())]
+)
+"""Input of `join_states`: `is_new` is whether the record may end a new state."""
+
+_SESSION_TIMEOUT_MS: Final = 45_000  # Kafka's default; a group's own is not in its records
+_EVENT: Final = ("group", "at_ms", "is_new")
+_ROWS_MAX: Final = 1_000
+_Row = dict[str, Any]
+
+
+@define
+class Consumers:
+    """The last records of one KIP-848 group.
+
+    Attributes:
+        group: group id.
+        names: names of topics, by id.
+    """
+
+    group: str
+    names: Mapping[str, str]
+    _epoch: int = 0
+    _members: dict[str, _Row] = field(factory=dict)
+    _owned: dict[str, dict[str, list[int]]] = field(factory=dict)
+    _expressions: dict[str, list[str]] = field(factory=dict)
+    _own_names: dict[str, str] = field(factory=dict)
+    _told: _Row | None = None
+
+    def take(self, row: _Row) -> None:
+        """Replace the earlier record with the same key."""
+        name, is_gone = row["name"], row["is_tombstone"]
+        match ConsumerKind[row["kind"].upper()]:
+            case ConsumerKind.GROUP:
+                self._epoch = 0 if is_gone else row["epoch"]
+            case ConsumerKind.MEMBER:
+                _put(self._members, name, None if is_gone else row)
+            case ConsumerKind.ASSIGNMENT:
+                _put(self._owned, name, None if is_gone else _owned(row))
+            case ConsumerKind.REGEX:
+                _put(self._expressions, name, None if is_gone else row["topics"])
+            case ConsumerKind.TOPICS:
+                self._own_names |= {one["topic_id"]: one["topic"] for one in row["names"] or ()}
+            case ConsumerKind.TARGET | ConsumerKind.TARGET_OF_MEMBER:
+                pass  # a target is a wish
+
+    def state(self) -> _Row | None:
+        """Return the state of the group if it is another one than before: its part of a row."""
+        if not self._epoch and not self._members:
+            new: _Row = {"is_tombstone": True, "members": []}
+        else:
+            new = {
+                "is_tombstone": False,
+                "generation": self._epoch,
+                "protocol_type": "consumer",
+                "protocol": BROKER,
+                "member_count": len(self._members),
+                "members": [self._member(one) for one in sorted(self._members)],
+            }
+        old, self._told = self._told, new
+        if new == old or (old is None and new["is_tombstone"]):
+            return None
+        return new if new["is_tombstone"] else new | {"is_restart": _is_restart(old, new)}
+
+    def know(self) -> None:
+        """Take the present state as known, so that it is not told again."""
+        self.state()
+
+    def _member(self, member_id: str) -> _Row:
+        row = self._members[member_id]
+        owned = self._owned.get(member_id, {})
+        topics = {*(row["topics"] or ()), *self._expressions.get(row["regex"] or "", ())}
+        return {
+            "member_id": member_id,
+            **{name: row[name] for name in ("instance_id", "client_id", "client_host")},
+            "session_timeout_ms": _SESSION_TIMEOUT_MS,
+            "rebalance_timeout_ms": row["rebalance_timeout_ms"],
+            "topics": sorted(topics),
+            "assigned_count": sum(map(len, owned.values())),
+            "assigned": [
+                {"topic": self._name(topic_id), "partitions": sorted(numbers)}
+                for topic_id, numbers in sorted(owned.items())
+            ],
+        }
+
+    def _name(self, topic_id: str) -> str:
+        return self.names.get(topic_id) or self._own_names.get(topic_id) or topic_id
+
+
+def join_states(
+    names: Mapping[str, str],
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function for Spark's mapInArrow: `KNOWN_RECORDS` to `GROUP_RECORDS`.
+
+    Its input is sorted by group and offset; a group is in one partition of the frame.
+
+    Args:
+        names: names of topics, by id.
+    """
+    return partial(_joined, dict(names))
+
+
+def _joined(
+    names: Mapping[str, str], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    schema = to_arrow_schema(GROUP_RECORDS)
+    told: list[_Row] = []
+    for row in _states(names, (row for batch in batches for row in batch.to_pylist())):
+        told.append(row)
+        if len(told) == _ROWS_MAX:
+            yield pa.RecordBatch.from_pylist(told, schema=schema)
+            told = []
+    yield pa.RecordBatch.from_pylist(told, schema=schema)
+
+
+def _states(names: Mapping[str, str], rows: Iterable[_Row]) -> Iterator[_Row]:
+    group, last = Consumers("", names), None
+    for row in rows:
+        if last is not None and any(row[name] != last[name] for name in _EVENT):
+            yield from _told(group, last)
+        if last is None or row["group"] != last["group"]:
+            group = Consumers(row["group"], names)
+        group.take(row)
+        last = row
+    if last is not None:
+        yield from _told(group, last)
+
+
+def _told(group: Consumers, last: _Row) -> Iterator[_Row]:
+    """Yield the state of a group after its record `last`, if it is new."""
+    if not last["is_new"]:
+        group.know()
+        return
+    state = group.state()
+    if state is not None:
+        yield {
+            "group": group.group,
+            "at_ms": last["at_ms"],
+            "written_ms": last["at_ms"],
+            "source_partition": last["source_partition"],
+            "source_offset": last["source_offset"],
+            "rejections": [],
+            **state,
+        }
+
+
+def _put(values: dict[str, Any], name: str, value: object) -> None:
+    if value is None:
+        values.pop(name, None)
+    else:
+        values[name] = value
+
+
+def _owned(row: _Row) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for one in (*(row["partitions"] or ()), *(row["revoking"] or ())):
+        found.setdefault(one["topic_id"], []).extend(one["partitions"])
+    return found
+
+
+def _is_restart(old: _Row | None, new: _Row) -> bool:
+    """Return whether static members returned under other ids, and nothing else happened."""
+    if old is None or old.get("generation") != new["generation"]:
+        return False
+    before, after = ([one["member_id"] for one in state["members"]] for state in (old, new))
+    return before != after and _instances(old) == _instances(new)
+
+
+def _instances(state: _Row) -> list[str]:
+    return sorted(one["instance_id"] or one["member_id"] for one in state["members"])
