@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from coopgroup.errors import MissingExtraError
 from coopgroup.extras import install_command
 from coopgroup.late_names import late_names
-from coopgroup.metrics.names import METRICS, Kind, Metric
 
 if TYPE_CHECKING:
     from coopgroup.metrics.feed import Several
     from coopgroup.metrics.handlers import traced
+    from coopgroup.metrics.names import METRICS, Kind, Metric
     from coopgroup.metrics.opentelemetry import OpenTelemetryMetrics
     from coopgroup.metrics.prometheus import PrometheusMetrics
     from coopgroup.metrics.spans import OpenTelemetrySpans
@@ -37,6 +37,7 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
         {
             "coopgroup.metrics.feed": ("Several",),
             "coopgroup.metrics.handlers": ("traced",),
+            "coopgroup.metrics.names": ("METRICS", "Kind", "Metric"),
             "coopgroup.metrics.opentelemetry": ("OpenTelemetryMetrics",),
             "coopgroup.metrics.prometheus": ("PrometheusMetrics",),
             "coopgroup.metrics.spans": ("OpenTelemetrySpans",),
