@@ -28,7 +28,11 @@ def row_of(vector: Vector) -> dict[str, Any]:
     value = vector.value or {}
     if vector.kind == "subscription":
         return value
-    row: dict[str, Any] = {"revoked": None, "user_data_hex": None, "scheduled_rebalance_timeout_ms": None}
+    row: dict[str, Any] = {
+        "revoked": None,
+        "user_data_hex": None,
+        "scheduled_rebalance_timeout_ms": None,
+    }
     if vector.kind == "assignment":
         row["scheduled_rebalance_timeout_ms"] = value["rejoin_in_ms"] or 0
         value = {
