@@ -104,6 +104,21 @@ def test_topic_when_nobody_owns_any_of_it_is_placed_as_the_proposal_says() -> No
     assert {member: some["t0"] for member, some in held.items()} == {"C0": [0], "C1": [1, 2]}
 
 
+def test_many_topics_when_dealt_as_a_table_are_each_dealt_as_if_alone() -> None:
+    names = [f"t{number:02}" for number in range(40)]
+    sizes = {name: range(1 + 3 * place % 29) for place, name in enumerate(names)}
+    members = [claim(member, topics=names) for member in "ABCD"]
+    together = group_of(sizes, *members)
+    lags = np.random.default_rng(3).integers(0, 50, len(together.resources))
+    whole = by_member(together, LagAwareAssignor().assign(together, lags))
+    for place, name in enumerate(names):
+        alone = group_of({name: sizes[name]}, *members)
+        start, end = together.resources.starts[place : place + 2]
+        target = LagAwareAssignor().assign(alone, lags[start:end])
+        expected = {member: held.get(name) for member, held in by_member(alone, target).items()}
+        assert {member: held.get(name) for member, held in whole.items()} == expected
+
+
 # --- topics with no more partitions than subscribers: a member has at most one of each ------------
 
 SIZE = 5
