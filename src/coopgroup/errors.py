@@ -19,9 +19,11 @@ __all__ = [
     "InvariantViolationError",
     "LocalProtocolError",
     "MissingExtraError",
+    "PipelineError",
     "ProcessingError",
     "ProtocolError",
     "RemoteProtocolError",
+    "TopicError",
     "TrailingBytesError",
     "UnsupportedVersionError",
 ]

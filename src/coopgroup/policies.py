@@ -107,7 +107,6 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
             "coopgroup.core.policies.balance": ("BalanceRule",),
             "coopgroup.core.model.lags": ("Lags",),
             "coopgroup.core.policies.base": (
-                "Lags",
                 "Offer",
                 "Policy",
                 "RoundContext",

@@ -28,9 +28,8 @@ LATE = (
 )
 
 
-def _late_packages() -> list[Path]:
-    inits = (path for path in python_files("src") if path.name == "__init__.py")
-    return [path for path in inits if "late_names(" in path.read_text()]
+def _late_modules() -> list[Path]:
+    return [path for path in python_files("src") if "= late_names(" in path.read_text()]
 
 
 def _typed_names(tree: ast.Module) -> set[tuple[str, str]]:
@@ -55,11 +54,14 @@ def _late_names(tree: ast.Module) -> set[tuple[str, str]]:
     return {(home, name) for home, names in homes.items() for name in names}
 
 
-@pytest.mark.parametrize("path", _late_packages(), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize(
+    "path", _late_modules(), ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
 def test_late_names_are_the_public_names_that_type_checkers_see(path: Path) -> None:
     tree = ast.parse(path.read_text())
     assert _late_names(tree) == _typed_names(tree)
-    module = importlib.import_module(".".join(path.parent.relative_to(SOURCE.parent).parts))
+    place = path.parent if path.name == "__init__.py" else path.with_suffix("")
+    module = importlib.import_module(".".join(place.relative_to(SOURCE.parent).parts))
     assert set(module.__all__) - {"__version__"} == {name for _, name in _late_names(tree)}
     assert [name for name in module.__all__ if not hasattr(module, name)] == []
 

@@ -258,7 +258,7 @@ MUTANTS: Final = (
            "offered = offered_subscriptions(member, turn.now_ms)",
            "offered = offered_subscriptions(__import__('attrs').evolve(member, "
            "owned=member.owned - member.revocation.pending), turn.now_ms)"),
-    Mutant("the first members wait for ever", "policies.waiting.initial:initial_until_ms",
+    Mutant("the first members wait for ever", "policies.waiting.rounds:_initial_until_ms",
            "until_ms is not None and context.now_ms < until_ms else None",
            "until_ms is not None else None"),
     Mutant("a follower never syncs", "member.requests:wanted",
@@ -268,7 +268,7 @@ MUTANTS: Final = (
     Mutant("what is being stopped is not lost", "member.turn:Turn.lose",
            "resources, loss = self.member.owned,",
            "resources, loss = self.member.owned - self.member.revocation.pending,"),
-    Mutant("the initial delay begins anew", "policies.waiting.initial:initial_until_ms",
+    Mutant("the initial delay begins anew", "policies.waiting.rounds:_initial_until_ms",
            "until_ms = None if context.state is None else context.state.initial_until_ms",
            "until_ms = context.now_ms + initial_delay_ms if initial_delay_ms and not "
            "group.claim_members.size else None"),

@@ -32,7 +32,15 @@ from coopgroup.protocol import (
     encode_kafka_assignment,
     encode_subscription,
 )
-from coopgroup.reading import Row, StrictConverter, between, parse_json, structure, wrong
+from coopgroup.reading import (
+    INT32_MAX,
+    Row,
+    StrictConverter,
+    between,
+    parse_json,
+    structure,
+    wrong,
+)
 
 __all__ = ["Dialect", "Kind", "decoded_item", "encoded_item", "error_line"]
 
@@ -178,10 +186,12 @@ class _Assignment:
     )
     assigned: ResourceSet
     revoked: ResourceSet | None = None
-    scheduled_rebalance_timeout_ms: int | None = None
+    scheduled_rebalance_timeout_ms: int | None = field(
+        default=None, validator=between(0, INT32_MAX)
+    )
     user_data_hex: None = None
-    loss_ends_in_ms: int | None = None
-    warmups: ResourceSet = EMPTY
+    loss_ends_in_ms: int | None = field(default=None, validator=between(0, INT32_MAX))
+    warmups: ResourceSet | None = None
     topics_digest: int | None = None
     shared_digest: int | None = None
 
@@ -192,7 +202,7 @@ class _Assignment:
                 revoked=self.revoked,
                 rejoin_in_ms=self.scheduled_rebalance_timeout_ms or None,
                 loss_ends_in_ms=self.loss_ends_in_ms,
-                warmups=self.warmups,
+                warmups=self.warmups or EMPTY,
                 topics_digest=self.topics_digest,
                 shared_digest=self.shared_digest,
             )

@@ -6,6 +6,7 @@ measure the field's name gives the label and its ending the unit, so new measure
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -42,7 +43,7 @@ class Cell:
     """A measure of one policy over its runs.
 
     Attributes:
-        median: median of the runs that have the measure.
+        median: median of the runs; a run without the measure counts as the worst.
         span: range of values, and number of runs without the measure; "" if all runs agree.
     """
 
@@ -100,7 +101,8 @@ def comparison_rows(by_policy: Mapping[str, Sequence[Any]]) -> tuple[ComparisonR
     numbers = [
         name
         for name in names
-        if name not in left_out and any(_is_number(getattr(measures, name)) for measures in every)
+        if name not in left_out
+        and (name.endswith(_MS) or any(_is_number(getattr(one, name)) for one in every))
     ]
     return tuple(
         ComparisonRow(
@@ -116,12 +118,14 @@ def comparison_rows(by_policy: Mapping[str, Sequence[Any]]) -> tuple[ComparisonR
 
 def _cell(name: str, values: Sequence[float | None]) -> Cell | None:
     known = [value for value in values if value is not None]
-    if not known:
+    missing = len(values) - len(known)
+    median = statistics.median([*known, *[math.inf] * missing])
+    if math.isinf(median):
         return None
-    low, high, median = min(known), max(known), statistics.median(known)
+    low, high = min(known), max(known)
     spans = [f"{_text(name, low)} to {_text(name, high)}"] if low < high else []
-    if len(known) < len(values):
-        spans.append(f"{len(values) - len(known)} of {len(values)} never")
+    if missing:
+        spans.append(f"{missing} of {len(values)} never")
     return Cell(median=median, low=low, high=high, text=_text(name, median), span=", ".join(spans))
 
 

@@ -56,7 +56,10 @@ def test_vector_is_shown_and_translated_back(vector: Vector) -> None:
     ("item", "message"),
     [
         ({"version": 2}, "version: got 2, expected an integer from 1 to 1"),
-        ({"scheduled_rebalance_timeout_ms": -1}, "rejoin_in_ms: -1 is negative"),
+        (
+            {"scheduled_rebalance_timeout_ms": -1},
+            "scheduled_rebalance_timeout_ms: got -1, expected an integer from 0 to 2147483647",
+        ),
         ({"user_data_hex": "00"}, "user_data_hex: got '00', expected null"),
     ],
 )
@@ -73,7 +76,7 @@ subscription {"topics":["b","a","b"]}
     000300000002000161000162ffffffff00000000ffffffffffff
 subscription {"topics":[],"owned":{"b":[1],"a":[2,0,2]},"generation":null,"version":1}
     000100000000ffffffff000000020001610000000200000000000000020001620000000100000001
-assignment {"assigned":{}}
+assignment {"assigned":{},"warmups":null}
     000100000000ffffffffffffffffffffffff00000000ffffffffffffffffffffffffffffffff
 assignment {"assigned":{},"revoked":{},"scheduled_rebalance_timeout_ms":1,"warmups":{"a":[0]}}
     0001000000000000000000000001ffffffff000000010001610000000100000000ffffffffffffffffffffffffffffffff

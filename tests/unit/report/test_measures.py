@@ -39,7 +39,7 @@ def test_comparison_has_median_and_range_of_each_policy() -> None:
         {
             "a": [Measured(moved=moved) for moved in (9, 1, 2)],
             "b": [Measured(worst_outage_ms=None), Measured(), Measured()],
-            "c": [Measured(worst_outage_ms=None)],
+            "c": [Measured(worst_outage_ms=None), Measured()],
         }
     )
     moved, share, outage = rows
@@ -52,7 +52,12 @@ def test_comparison_has_median_and_range_of_each_policy() -> None:
     assert share.cells[0] == Cell(median=12.34, low=12.34, high=12.34, text="12.3", span="")
     assert outage.cells[1] is not None
     assert (outage.cells[1].text, outage.cells[1].span) == ("1.5 s", "1 of 3 never")
-    assert outage.cells[2] is None
+    assert outage.cells[2] is None  # the median of a run without an end is none
+
+
+def test_measure_that_no_run_has_is_a_row() -> None:
+    *_, outage = comparison_rows({"a": [Measured(worst_outage_ms=None)]})
+    assert (outage.label, outage.cells) == ("longest outage of a partition", (None,))
 
 
 # --- words for times, counts and resources --------------------------------------------------------

@@ -52,9 +52,10 @@ def test_comparison_marks_the_lowest_only_where_policies_differ() -> None:
     rows = [
         ComparisonRow(label="x", cells=(cell(4), cell(2), None)),
         ComparisonRow(label="y", cells=(cell(4), cell(4), None)),
+        ComparisonRow(label="z", cells=(None, None, None)),
     ]
     text = part("comparison", ["a", "b", "c"], rows)
     assert text.count("best") == 1
     assert '<td class="bar best">2<span class="range"><b style="width: 25.0%"></b>' in text
     assert '<u style="left: 25.0%; width: 75.0%"></u>' in text
-    assert text.count('<td class="bar">never</td>') == 2
+    assert text.count('<td class="bar">never</td>') == 5

@@ -283,8 +283,14 @@ class Delay:
         return None if self.rejoin_at_ms is None else max(0, self.rejoin_at_ms - now_ms)
 
     def loss_ends_in_ms(self, now_ms: int) -> int | None:
-        """Return the rest of the wait for lost owners; 0 when just over, None without one."""
-        return None if self.loss_until_ms is None else max(0, self.loss_until_ms - now_ms)
+        """Return the rest of the wait for lost owners; 0 when just over, None without one.
+
+        A wait that ends after the rejoin has at least 1 ms left. Otherwise the two times would be
+        equal when both are over, and a new leader would not know that moves have begun.
+        """
+        if self.loss_until_ms is None:
+            return None
+        return max(self.loss_until_ms != self.rejoin_at_ms, self.loss_until_ms - now_ms)
 
 
 @frozen(kw_only=True)

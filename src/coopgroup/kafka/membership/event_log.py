@@ -6,13 +6,16 @@ nothing sees the warnings. There the message is the event with its fields in wor
 record has the fields as attributes. Nothing is configured here.
 
 structlog imports rich, and takes almost as long as NumPy. So the first event that is heard imports
-it.
+it. The thread of the group may log it. A child that the application forks meanwhile would inherit
+the lock of a half imported module, and hang at its own first event. So a fork waits for the import.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +29,13 @@ _METHODS: Final = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING
 _NOT_TOLD: Final = ("event", "client")
 # `logging` refuses fields of these names, because a log record has them already.
 _TAKEN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+_CALLERS: Final = 5  # from the logger to the caller of `log`: three calls of structlog, and `log`
+_importing: Final = threading.RLock()
+os.register_at_fork(
+    before=_importing.acquire,
+    after_in_parent=_importing.release,
+    after_in_child=_importing.release,
+)
 
 
 def is_heard(level: int) -> bool:
@@ -46,7 +56,8 @@ def log(
     """
     if not is_heard(level):
         return
-    import structlog  # noqa: PLC0415 - see above
+    with _importing:
+        import structlog  # noqa: PLC0415 - see above
 
     if _has_pipeline():
         logger = structlog.get_logger(_NAME)
@@ -70,7 +81,7 @@ def _as_log_record(
     """Return the arguments for the standard logger; structlog calls this last."""
     told = (f"{name}={_told(value)}" for name, value in event.items() if name not in _NOT_TOLD)
     extra = {f"{name}_" if name in _TAKEN else name: value for name, value in event.items()}
-    return ("%s %s", event["event"], " ".join(told)), {"extra": extra}
+    return ("%s %s", event["event"], " ".join(told)), {"extra": extra, "stacklevel": _CALLERS}
 
 
 def _told(value: object) -> str:

@@ -126,9 +126,10 @@ class TelemetryTopic(TelemetryWriter):
             return
         place = self._place
         if not self._waiting:
-            self._rest()
-            if not self._is_awake:
-                self._is_idle.set()
+            with self._lock:  # a record that comes between the two would count as written
+                self._rest()
+                if not self._is_awake:
+                    self._is_idle.set()
         elif place is None:
             find = FindPartition(topic=self.topic, group_id=self.group_id)
             self._ask(find, self._take_place, None)

@@ -31,6 +31,7 @@ from coopgroup.telemetry import (
     UserDataUnreadable,
     from_json,
 )
+from tests.support.programs import output_of
 
 WAIT_S = 5.0
 STARTED = ResourcesStarted(resources=ResourceSet({"t": [0, 1, 2]}))
@@ -158,6 +159,7 @@ def test_logged_records_have_their_fields_in_words_and_as_attributes(
     fields = ("event", "group", "client", "member", "generation", "resources")
     assert [vars(first)[name] for name in fields] == ["resources_started", "g", "c", "m-1", 7, 3]
     assert (vars(second)["name_"], second.name) == ("taken", "coopgroup")
+    assert {one.filename for one in caplog.records} == {"telemetry_sink.py"}
 
 
 @pytest.fixture
@@ -218,3 +220,29 @@ def test_pipeline_that_raises_costs_its_event_only(events: list[EventDict]) -> N
         ["internal_error", "commit_failed"],
         [failed],
     )
+
+
+def test_child_forked_while_the_first_event_imports_structlog_can_log() -> None:
+    """It would inherit the lock of the half imported module, which no thread releases."""
+    program = """
+import os, signal, sys, threading
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+begun, never = threading.Event(), threading.Event()
+class Slow:
+    def find_spec(self, name, *_):
+        if name == "structlog":
+            begun.set()
+            never.wait(0.3)
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=TelemetrySink("g").warn, args=("of_the_parent",))
+thread.start()
+begun.wait()
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    TelemetrySink("g").warn("of_the_child")
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+thread.join()
+"""
+    assert output_of(program) == "7\n"
