@@ -12,7 +12,10 @@ import pytest
 from attrs import evolve
 from pyspark.sql import functions as sql
 
-from tests.spark.frames import commit, rows
+from coopgroup.pipeline.episodes.processes import states_of, steps_of
+from coopgroup.pipeline.episodes.rebalances import numbered_steps
+from coopgroup.pipeline.topic.consumer_groups import BROKER
+from tests.spark.frames import commit, make, rows
 from tests.spark.stories import (
     AS_OF_MS,
     REMOVED,
@@ -523,3 +526,26 @@ def test_history(
     """Repeated records change nothing."""
     for name in (group, f"{group} again"):
         assert rows(episodes[table].where(sql.col("group") == name), *columns) == expected
+
+
+def test_steps_of_one_epoch_are_one_rebalance(spark: SparkSession) -> None:
+    """Members of a KIP-848 group give up and take partitions one heartbeat after the other."""
+    times = [(0, 1), (60_000, 2), (65_500, 2), (71_000, 2), (90_000, 3)]
+    rows_ = [
+        {
+            "group": "g",
+            "at_ms": at_ms,
+            "generation": epoch,
+            "protocol": BROKER,
+            "member_count": 2,
+            "is_tombstone": False,
+            "is_restart": False,
+            "written_ms": at_ms,
+            "source_partition": 0,
+            "source_offset": at_ms,
+        }
+        for at_ms, epoch in times
+    ]
+    states = states_of(make(spark, "generations", *rows_))
+    numbered = numbered_steps(steps_of(states))
+    assert rows(numbered, "state", "first_state") == [(1, 1), (2, 2), (3, 2), (4, 2), (5, 5)]

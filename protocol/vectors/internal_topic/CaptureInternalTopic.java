@@ -149,7 +149,7 @@ public final class CaptureInternalTopic {
             .setInstanceId("i-1").setRackId("r").setClientId("c1").setClientHost("/127.0.0.1").setSubscribedTopicRegex("ord.*")
             .setServerAssignor("uniform");
         consumer("member", ConsumerGroupMemberMetadataValueJsonConverter.write(fixed, (short) 0), fixed);
-        dynamic.setClassicMemberMetadata(new ConsumerGroupMemberMetadataValue.ClassicMemberMetadata().setSupportedProtocols(List.of(
+        dynamic.setClassicMemberMetadata(new ConsumerGroupMemberMetadataValue.ClassicMemberMetadata().setSessionTimeoutMs(6_000).setSupportedProtocols(List.of(
             new ConsumerGroupMemberMetadataValue.ClassicProtocol().setName("range").setMetadata(new byte[] {0, 1}))));
         consumer("member", ConsumerGroupMemberMetadataValueJsonConverter.write(dynamic, (short) 0), dynamic);
         ConsumerGroupTargetAssignmentMetadataValue aim = new ConsumerGroupTargetAssignmentMetadataValue().setAssignmentEpoch(7);

@@ -9,7 +9,6 @@ remaining one is skipped, unless the partition still has all its records.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +39,7 @@ _ANSWER_S: Final = 10.0
 _MS_PER_S: Final = 1_000
 _REFUSALS: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 _NO_RIGHT: Final = KafkaError.TOPIC_AUTHORIZATION_FAILED
+_NOT_TOLD: Final = (_NO_RIGHT, KafkaError.UNKNOWN_TOPIC_OR_PART)
 _NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zeros: the brokers have no ids
 _URL_SAFE: Final = str.maketrans("+/", "-_")
 _Row = tuple[str, int, int, int, int, bool, str | None]
@@ -92,7 +92,8 @@ class Brokers:
             PipelineError: the brokers do not answer.
         """
         topics = sorted(self._metadata().topics)
-        return {one: name for name, one in _topic_ids(self._admin([]), topics).items()}
+        ids = _topic_ids(self._admin([]), topics, is_complete=True)
+        return {one: name for name, one in ids.items()}
 
     def cluster(self) -> str:
         """Return the id of the cluster; "" if the brokers do not report it.
@@ -181,14 +182,25 @@ class Brokers:
             raise ConfigurationError("--config", said, "what librdkafka accepts") from None
 
 
-def _topic_ids(admin: AdminClient, topics: Sequence[str]) -> dict[str, str]:
-    """Return the ids of topics, without those that the brokers do not tell."""
+def _topic_ids(
+    admin: AdminClient, topics: Sequence[str], *, is_complete: bool = False
+) -> dict[str, str]:
+    """Return the ids of topics, without those that the brokers do not tell.
+
+    Raises:
+        PipelineError: the brokers did not answer, and all ids are needed.
+    """
     found = {}
     asked = admin.describe_topics(TopicCollection([*topics]), request_timeout=_ANSWER_S)
     for topic, future in asked.items():
         # A user may lack the right to describe topics.
-        with suppress(KafkaException):
+        try:
             text = str(future.result().topic_id or "").translate(_URL_SAFE)
+        except KafkaException as error:
+            if is_complete and error.args[0].code() not in _NOT_TOLD:
+                said = error.args[0].str()
+                raise PipelineError(f"the brokers do not tell the id of {topic}: {said}") from None
+        else:
             if text and text != _NO_TOPIC_ID:
                 found[topic] = text
     return found

@@ -129,19 +129,22 @@ def _is_of(keys: tuple[bytes, ...]) -> Column:
     return sql.col("key").isNotNull() & version.isin(*(sql.lit(one) for one in keys))
 
 
-def consumer_states(new: DataFrame, earlier: DataFrame, names: Mapping[str, str]) -> DataFrame:
+def last_records(earlier: DataFrame) -> DataFrame:
+    """Return the last record of each key, which is all that counts of earlier records."""
+    columns = sql.struct(*(sql.col(name) for name in earlier.columns))
+    last = earlier.groupBy("group", "kind", "name").agg(sql.max_by(columns, "source_offset"))
+    return last.toDF("group", "kind", "name", "row").select("row.*")
+
+
+def consumer_states(new: DataFrame, last: DataFrame, names: Mapping[str, str]) -> DataFrame:
     """Return the states of KIP-848 groups after new records, as `GROUP_RECORDS`.
 
     Args:
         new: records of the table `consumer_records`.
-        earlier: records of the same groups before them.
+        last: from `last_records`, of the same groups before them.
         names: names of topics, by id.
     """
-    # Only the last record of a key counts. Earlier ones would be read again with each batch.
-    key = ("group", "kind", "name")
-    columns = [sql.col(name) for name in earlier.columns]
-    last = earlier.groupBy(*key).agg(sql.max_by(sql.struct(*columns), "source_offset").alias("row"))
-    known = last.select("row.*").withColumn("is_new", sql.lit(0).cast("boolean"))
+    known = last.withColumn("is_new", sql.lit(0).cast("boolean"))
     both = known.unionByName(new.withColumn("is_new", sql.lit(1).cast("boolean")))
     both = both.select(*KNOWN_RECORDS.names).repartition("group")
     both = both.sortWithinPartitions("group", "source_offset")
@@ -285,32 +288,42 @@ def write_history(
     kinds = [commit_records(copy), group_records(copy), consumer_records(copy)]
     commits, groups, consumers = (one.persist() for one in kinds)
     states = groups.where(sql.lit(0) > 0)
+    kept = [commits, groups, consumers, copy]
     try:
-        new = _readable(consumers, "consumer_records")
-        if not new.isEmpty():
-            states = _states_of(new, commits, tables, names).persist()
+        # Without Python, because most clusters have no such groups.
+        if copy.where(_is_of(_CONSUMER_KEYS)).isEmpty():
+            consumers = states.sparkSession.createDataFrame([], CONSUMER_RECORDS)
+        else:
+            new = _readable(consumers, "consumer_records")
+            last = _last_of_groups(new, tables).persist()
+            found = _names_of(new.unionByName(last), commits, tables, names)
+            states = consumer_states(new, last, found).persist()
+            kept += [last, states]
         frames = history_frames(commits, groups, consumers, states, source)
         tables.append(HISTORY_JOB, batch, frames)
     finally:
-        for frame in (states, commits, groups, consumers, copy):
+        for frame in kept:
             frame.unpersist()
 
 
-def _states_of(new: DataFrame, commits: DataFrame, tables: Tables, names: Names) -> DataFrame:
-    """Return the states of KIP-848 groups after the new records of a batch."""
+def _last_of_groups(new: DataFrame, tables: Tables) -> DataFrame:
+    """Return the last earlier record of each key, of the groups with new records."""
     places = new.groupBy("source_partition").agg(sql.min("source_offset").alias("from_offset"))
     # A killed run may have written rows of this batch already.
     earlier = tables.read("consumer_records").join(sql.broadcast(places), "source_partition")
     earlier = earlier.where(sql.col("source_offset") < sql.col("from_offset")).drop("from_offset")
-    earlier = earlier.join(new.select("group").distinct(), "group", "left_semi")
-    held = sql.explode(sql.concat("partitions", "revoking")).alias("held")
-    owned = new.unionByName(earlier).where(sql.col("kind") == "assignment").select(held)
-    ids = {row[0] for row in owned.select("held.topic_id").distinct().collect()}
-    return consumer_states(new, earlier, _names_of(ids, commits, tables, names))
+    return last_records(earlier.join(new.select("group").distinct(), "group", "left_semi"))
 
 
-def _names_of(ids: set[str], commits: DataFrame, tables: Tables, names: Names) -> Mapping[str, str]:
+def _names_of(
+    records: DataFrame, commits: DataFrame, tables: Tables, names: Names
+) -> Mapping[str, str]:
     """Return the names of topics: of existing topics from the brokers, of others from commits."""
+    held = sql.explode(sql.concat("partitions", "revoking")).alias("held")
+    owned = records.where(sql.col("kind") == "assignment").select(held)
+    ids = {row[0] for row in owned.select("held.topic_id").distinct().collect()}
+    if not ids:
+        return {}
     known = {one: name for one, name in names().items() if one in ids}
     missing = sorted(ids - {*known})
     if missing:

@@ -142,7 +142,7 @@ MEMBERS: Final = Table(
         instance_id=_STRING,  # static id; null for a dynamic member
         client_id=_STRING,
         client_host=_STRING,
-        session_timeout_ms=_INT,  # of KIP-848 groups Kafka's default, as the records lack it
+        session_timeout_ms=_INT,  # with KIP-848 Kafka's default, as the records lack it
         rebalance_timeout_ms=_INT,  # equal to the session time-out if the record lacks it
         topics=ArrayType(_STRING),  # subscribed topics; null if unreadable
         assigned_count=_INT,  # partitions assigned; null if unreadable
@@ -179,6 +179,7 @@ CONSUMER_RECORDS: Final = Table(
         client_host=_STRING,
         topics=ArrayType(_STRING),  # subscribed topics, or those that match the expression
         regex=_STRING,  # expression that the member subscribes to
+        session_timeout_ms=_INT,  # of a member with the classic protocol, else null
         rebalance_timeout_ms=_INT,
         is_classic=BooleanType(),  # the member uses the classic protocol
         names=ArrayType(_schema(topic_id=_STRING, topic=_STRING)),  # only in Kafka 4.0

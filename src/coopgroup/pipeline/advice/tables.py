@@ -25,6 +25,7 @@ from coopgroup.pipeline.advice.cost import LADDER_MS, MoveCost
 from coopgroup.pipeline.advice.history import GroupHistory, Observed, Seen, episodes_of
 from coopgroup.pipeline.episodes.processes import EAGER, members_of, states_of
 from coopgroup.pipeline.episodes.returns import LIKELY, PROVEN
+from coopgroup.pipeline.topic.consumer_groups import BROKER
 from coopgroup.simulator.scenario import Choice, How
 
 if TYPE_CHECKING:
@@ -335,6 +336,8 @@ def _today(tables: Readable, group: str) -> tuple[Choice, tuple[str, ...]]:
     protocol = None if newest is None else newest.protocol
     name = "eager" if protocol in EAGER else "simple"
     how = f"by its protocol {protocol!r}" if protocol else "as nothing says otherwise"
+    if protocol == BROKER:
+        how = "as the group coordinator assigns (KIP-848)"
     return Choice(name=name), (f"Today's policy is taken for {name}, {how}; --today says better.",)
 
 

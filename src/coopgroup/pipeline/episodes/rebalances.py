@@ -74,6 +74,9 @@ def numbered_steps(steps: DataFrame, settle_ms: int = SETTLE_MS) -> DataFrame:
     since_ms = sql.when(sql.col("is_restart"), sql.col("previous_ms")).otherwise(last_round_ms)
     pause_ms = sql.col("at_ms") - since_ms
     starts = since_ms.isNull() | (pause_ms > settle_ms)
+    # Members of a KIP-848 group reconcile within an epoch, one heartbeat after the other.
+    same = sql.col("generation") == sql.col("previous_generation")
+    starts &= ~sql.coalesce(same & ~sql.col("is_restart"), sql.lit(0).cast("boolean"))
     first = sql.last(sql.when(starts, sql.struct("state", "generation")), ignorenulls=True).over(
         window
     )

@@ -207,6 +207,7 @@ class ConsumerValue:
         regex: regular expression that a member subscribes to.
         rebalance_timeout_ms: rebalance time-out of a member; -1 if unknown.
         is_classic: whether the member uses the classic protocol.
+        session_timeout_ms: session time-out of such a member; `None` for others, and if unknown.
         partitions: target of a member, or the partitions that it owns.
         revoking: partitions that the member owns until it has revoked them.
     """
@@ -220,6 +221,7 @@ class ConsumerValue:
     regex: str | None = None
     rebalance_timeout_ms: int = -1
     is_classic: bool = False
+    session_timeout_ms: int | None = None
     partitions: tuple[TopicPartitions, ...] = ()
     revoking: tuple[TopicPartitions, ...] = ()
 
@@ -317,9 +319,13 @@ def decode_consumer_value(kind: ConsumerKind, content: bytes) -> ConsumerValue:
     """
     value = _ValueReader(content, newest=0, flexible_from=0)
     found = _CONSUMER_READERS[kind](value)
-    if value.read_tags().get(_CLASSIC_MEMBER_TAG) and kind is ConsumerKind.MEMBER:
-        found = evolve(found, is_classic=True)
+    classic = value.read_tags().get(_CLASSIC_MEMBER_TAG)
     value.reader.require_end()
+    if kind is ConsumerKind.MEMBER and classic:
+        # A structure that may be null begins with a byte that says so, then its session time-out.
+        reader = ByteReader(classic[1:])
+        timeout_ms = reader.read_int32("session_timeout_ms")
+        return evolve(found, is_classic=True, session_timeout_ms=timeout_ms or None)
     return found
 
 

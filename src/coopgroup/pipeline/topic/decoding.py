@@ -437,7 +437,7 @@ def _assigned(raw: bytes) -> dict[str, Any]:
 
 _CONSUMER_COLUMNS: Final = (
     *("epoch", "instance_id", "client_id", "client_host"),
-    *("regex", "rebalance_timeout_ms", "is_classic"),
+    *("regex", "session_timeout_ms", "rebalance_timeout_ms", "is_classic"),
 )
 
 

@@ -166,6 +166,7 @@ def test_values_of_kip_848_are_as_kafka_writes_them(
         regex=says.get("subscribedTopicRegex") or None,
         rebalance_timeout_ms=says.get("rebalanceTimeoutMs", -1),
         is_classic="classicMemberMetadata" in says,
+        session_timeout_ms=says.get("classicMemberMetadata", {}).get("sessionTimeoutMs"),
         partitions=partitions("topicPartitions") or partitions("assignedPartitions"),
         revoking=partitions("partitionsPendingRevocation"),
     )

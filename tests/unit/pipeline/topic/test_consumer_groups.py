@@ -117,6 +117,18 @@ def test_a_static_member_under_another_id_is_a_restart(log: Log) -> None:
     assert [one["is_restart"] for one in log.states()[1:]] == [False, True, False]
 
 
+def test_a_static_member_that_returns_while_another_gives_up_is_no_restart(log: Log) -> None:
+    log.join(15, "a", instance_id="i")
+    log.join(15, "b")
+    log.own(15, "b", [2])
+    for kind in ("member", "assignment"):
+        log.write(20, kind, "a")
+    log.join(20, "a2", instance_id="i")
+    log.own(20, "a2", [0, 1])
+    log.own(20, "b", [])
+    assert [one["is_restart"] for one in log.states()[1:]] == [False, False]
+
+
 def test_an_empty_group_has_a_state_and_a_removed_one_ends(log: Log) -> None:
     for kind in ("member", "assignment"):
         log.write(20, kind, "a")
@@ -125,6 +137,49 @@ def test_an_empty_group_has_a_state_and_a_removed_one_ends(log: Log) -> None:
     emptied, removed = log.states()[1:]
     assert (emptied["generation"], emptied["member_count"]) == (2, 0)
     assert (removed["is_tombstone"], removed["generation"]) == (True, None)
+
+
+def test_members_whose_deletion_was_compacted_are_gone_when_the_group_is_made_again(
+    log: Log,
+) -> None:
+    log.write(20, "group", epoch=40)
+    log.join(30, "b")
+    log.write(30, "group", epoch=1)
+    log.own(30, "b", [0])
+    assert [owners(one) for one in log.states()] == [{"a": [0, 1]}, {"a": [0, 1]}, {"b": [0]}]
+
+
+def test_a_partition_has_one_owner_if_a_deletion_was_compacted(log: Log) -> None:
+    log.join(20, "b")
+    log.own(20, "b", [1])
+    assert owners(log.states()[-1]) == {"a": [0], "b": [1]}
+    log.own(30, "a", [0])
+    assert owners(log.states()[-1]) == {"a": [0], "b": [1]}
+
+
+def test_members_before_the_epoch_is_known_are_no_state() -> None:
+    """Compaction removed the earlier records of the group, or a micro-batch ended between."""
+    log = Log()
+    log.join(10, "a")
+    log.join(500, "b")
+    assert log.states() == []
+    log.write(900, "group", epoch=57)
+    log.own(900, "a", [0])
+    (state,) = log.states()
+    assert (state["generation"], owners(state)) == (57, {"a": [0], "b": []})
+
+
+def test_records_that_change_nothing_end_no_state(log: Log) -> None:
+    """A member that has reached the epoch of the group writes its assignment again."""
+    log.own(20, "a", [0, 1])
+    log.join(30, "a")
+    assert len(log.states()) == 1
+
+
+def test_a_classic_member_tells_its_session_timeout(log: Log) -> None:
+    log.join(20, "b", session_timeout_ms=6_000, is_classic=True)
+    a, b = log.states()[-1]["members"]
+    assert (a["session_timeout_ms"], b["session_timeout_ms"]) == (45_000, 6_000)
 
 
 def test_topics_of_an_expression_are_subscribed(log: Log) -> None:
