@@ -28,13 +28,17 @@ napoleon_use_ivar = True  # autodoc documents the fields; their text belongs to 
 # spell a name of coopgroup out in full are checked.
 nitpick_ignore_regex = [(r"py:.*", r"(?!coopgroup\.).*")]
 # A token without public parts, Protocols that the text of the arguments describes, a private enum
-# of a field with a default, a type variable, and a leader's memory of claims, which is for no
-# policy to read.
+# of a field with a default, type variables, listeners of one member, and a leader's memory of
+# claims, which is for no policy to read.
 nitpick_ignore = [
     ("py:class", "coopgroup.kafka.callbacks.listener.PutOff"),
     ("py:class", "coopgroup.health.Member"),
     ("py:class", "coopgroup.health.Metrics"),
+    ("py:class", "coopgroup.metrics.feed.MemberListener"),
+    ("py:class", "coopgroup.metrics.feed.Probe"),
+    ("py:class", "coopgroup.metrics.handlers._Handler"),
     ("py:class", "coopgroup.metrics.names.Merge"),
+    ("py:class", "coopgroup.metrics.spans.MemberSpans"),
     ("py:class", "coopgroup.core.model.named_factories.T"),
     ("py:class", "coopgroup.core.policies.state.Given"),
 ]

@@ -33,7 +33,14 @@ from coopgroup.core.telemetry import codec, records
 from coopgroup.metrics.events import _CAUSES
 from coopgroup.metrics.names import METRICS
 from coopgroup.pipeline.sweep.grid import GROUP_AXES, OPTION_AXES, parse_sweep, read_sweep
-from coopgroup.policies import Policy, SimplePolicy, policy_names
+from coopgroup.policies import (
+    DeferredPolicy,
+    IncrementalPolicy,
+    Policy,
+    SimplePolicy,
+    Warmup,
+    policy_names,
+)
 from coopgroup.report.charts import AXIS_WORDS
 from coopgroup.simulator import scenario as values
 from coopgroup.simulator.comparison import MEASURES
@@ -184,6 +191,20 @@ def test_page_lists_every_assignor_and_its_options_with_defaults() -> None:
             for field in attrs.fields(assignor)
         }
         assert {name: value.strip('"') for name, value in rows.items()} == defaults
+
+
+def test_page_lists_every_option_of_a_policy_with_its_default() -> None:
+    """A default that another option decides is written in words."""
+    listed = dict(_rows(r"^\| `(\w+)` \| ([^|]+) \|", _text("policies")))
+    ration = IncrementalPolicy().ration
+    known = {
+        field.name: field.default
+        for value in (DeferredPolicy, IncrementalPolicy, Warmup)
+        for field in attrs.fields(value)
+    } | {"max_moves_per_round": ration.moves_max, "move_interval_ms": ration.interval_ms}
+    assert sorted(set(known) - set(listed)) == []
+    numbers = {name: str(value) for name, value in known.items() if isinstance(value, int)}
+    assert {name: listed[name] for name in numbers} == numbers
 
 
 def test_page_on_assignors_states_the_bounds_of_the_code() -> None:
