@@ -129,9 +129,8 @@ MUTANTS: Final = (
            "if member.in_generation and not waiting:"),
     Mutant("the delay is over and nobody rejoins", "member.machine:_meet_deadlines",
            "due = member.delay.rejoin_in_ms(turn.now_ms) == 0", "due = False"),
-    Mutant("does not tell how long the delay still runs", "member.parts:Delay.rejoin_in_ms",
-           "return None if self.rejoin_at_ms is None else max(0, self.rejoin_at_ms - now_ms)",
-           "return None"),
+    Mutant("does not tell how long a loss still waits", "member.parts:Delay.loss_ends_in_ms",
+           "if self.loss_until_ms is None:", "if True:"),
     # --- what a leader makes of claims
     Mutant("the last member's claim wins", "model.claims:_rightful_owners",
            "winning = claimed_in == newest[positions]",
