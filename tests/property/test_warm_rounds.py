@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 import numpy as np
+import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
@@ -22,6 +23,9 @@ from coopgroup.core.policies.base import Policy
 from coopgroup.core.policies.warming.option import warmup_of
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy, SimplePolicy, Warmup
 from tests.support.warm_group import WarmGroup, WarmMember
+
+# 200 stories of up to 120 rounds only compute. Beside other jobs they took more than two minutes.
+pytestmark = pytest.mark.timeout(600)
 
 NAMES = tuple("abcdef")
 TOPICS = ("T", "U", "V")
