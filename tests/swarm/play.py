@@ -260,7 +260,9 @@ class _Player:
                     self.disturbed.add("")
                 simulation.move_coordinator(act.number, act.for_ms)
             case ActKind.RESIZE:
+                before = simulation.brokers.existing()
                 set_topics(simulation, dict.fromkeys(act.topics, act.number))
+                self.guests.vanished |= before - simulation.brokers.existing()
             case ActKind.UPSET:
                 self._upset(act)
             case _ if self.guests.end(act):

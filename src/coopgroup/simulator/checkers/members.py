@@ -11,6 +11,7 @@ from coopgroup.telemetry import (
     AssignmentRefused,
     Envelope,
     MembershipLost,
+    ProcessStarted,
     RoundDecided,
     StateChanged,
     SubscriptionUnreadable,
@@ -68,13 +69,14 @@ def _check_announcements(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
 
     If two leaders led a generation, the announcement of either is right. A member that refuses a
     part of its assignment rejoins at its own time, whether the leader announced a follow-up or not.
-    A static member does not report its first refusal, so rounds that grant what vanished count.
+    A static member does not report the first refusal of a membership. So its first assignment may
+    differ if something of this round has vanished.
     """
     rounds = [
         (one.generation, one.record) for one in telemetry if isinstance(one.record, RoundDecided)
     ]
     gone = ResourceSet.union_all([EMPTY, *(record.gone for _, record in rounds)])
-    vanished = {generation for generation, record in rounds if record.granted & gone}
+    vanishing = {generation for generation, record in rounds if gone - record.gone}
     said: dict[int, set[tuple[bool, int | None]]] = {}
     for one in telemetry:
         if isinstance(one.record, RoundDecided):
@@ -84,14 +86,16 @@ def _check_announcements(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
                 announced.add((True, delay_ms))
             said.setdefault(one.generation, set()).update(announced)
     refused: set[tuple[str, int]] = set()
-    for one in telemetry:
+    firsts = _first_static_assignments(telemetry)
+    for number, one in enumerate(telemetry):
         if isinstance(one.record, AssignmentRefused):
             refused.add((one.client, one.generation))
         if not isinstance(one.record, AssignmentReceived) or one.generation not in said:
             continue
         heard = (one.record.follow_up, one.record.rejoin_in_ms)
         expected = set(said[one.generation])
-        if (one.client, one.generation) in refused or one.generation in vanished:
+        is_silent = number in firsts and one.generation in vanishing
+        if is_silent or (one.client, one.generation) in refused:
             expected |= {(heard[0], delay_ms) for _, delay_ms in expected}
         if heard not in expected:
             yield Violation(
@@ -100,6 +104,23 @@ def _check_announcements(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
                 message=f"{one.client} hears of (follow-up, delay) {heard}, and the leader said "
                 f"{sorted(said[one.generation])}",
             )
+
+
+def _first_static_assignments(telemetry: Sequence[Envelope]) -> set[int]:
+    """Return the places of the first assignments of each membership of a static member."""
+    static: set[str] = set()
+    begun: set[str] = set()
+    found: set[int] = set()
+    for number, one in enumerate(telemetry):
+        if isinstance(one.record, ProcessStarted) and one.record.instance_id:
+            static.add(one.client)
+        if isinstance(one.record, ProcessStarted | MembershipLost):
+            begun.add(one.client)
+        elif isinstance(one.record, AssignmentReceived) and one.client in begun:
+            begun.discard(one.client)
+            if one.client in static:
+                found.add(number)
+    return found
 
 
 def check_retained(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
