@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from coopgroup.late_names import late_names
 
 if TYPE_CHECKING:
-    from coopgroup.core.assignors.base import Assignor
+    from coopgroup.core.assignors.base import Assignor, Placement
     from coopgroup.core.assignors.drain import DrainTimeAssignor
     from coopgroup.core.assignors.lag.assignor import LagAwareAssignor
     from coopgroup.core.assignors.pools import Pool, subscriber_pools
@@ -42,6 +42,7 @@ __all__ = [
     "Int64Array",
     "LagAwareAssignor",
     "MemberClaim",
+    "Placement",
     "Pool",
     "RangeAssignor",
     "ReplicaRacks",
@@ -61,7 +62,7 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
     __getattr__, __dir__ = late_names(
         __name__,
         {
-            "coopgroup.core.assignors.base": ("Assignor",),
+            "coopgroup.core.assignors.base": ("Assignor", "Placement"),
             "coopgroup.core.assignors.drain": ("DrainTimeAssignor",),
             "coopgroup.core.assignors.lag.assignor": ("LagAwareAssignor",),
             "coopgroup.core.assignors.pools": ("Pool", "subscriber_pools"),

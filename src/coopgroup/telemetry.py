@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         SubscriptionUnreadable,
         UserDataUnreadable,
         WarmupsChanged,
+        WithoutRoom,
         WorkFailed,
     )
 
@@ -83,6 +84,7 @@ __all__ = [
     "WarmNow",
     "WarmSpan",
     "WarmupsChanged",
+    "WithoutRoom",
     "WorkFailed",
     "from_json",
     "read_ledger",
@@ -134,6 +136,7 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
                 "StopReason",
                 "SubscriptionUnreadable",
                 "UserDataUnreadable",
+                "WithoutRoom",
                 "WarmupsChanged",
                 "WorkFailed",
             ),

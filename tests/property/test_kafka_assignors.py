@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from coopgroup.assignors import Assignor, RangeAssignor, RoundRobinAssignor
 from coopgroup.core.model import MemberClaim, Resource, ResourceSet, resolve_claims
 from tests.support.checkers import holders
-from tests.support.groups import claim, no_lags
+from tests.support.groups import claim, no_lags, target_of
 
 NAMES = ("T0", "T1", "T2")
 RACKS = ("a", "b", "c")
@@ -164,5 +164,5 @@ def test_target_when_group_is_anything_equals_that_of_the_plain_loop(
 ) -> None:
     members, replicas = drawn
     group = resolve_claims(members, ResourceSet(replicas), replicas)
-    target = holders(group, assignor.assign(group, no_lags(group)))
+    target = holders(group, target_of(assignor, group, no_lags(group)))
     assert target == {one: member.member_id for one, member in reference(*drawn).items()}

@@ -22,6 +22,7 @@ from coopgroup.core.model import EMPTY, NOBODY, ResourceSet
 from coopgroup.core.policies.base import Policy
 from coopgroup.core.policies.warming.option import warmup_of
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy, SimplePolicy, Warmup
+from tests.support.groups import target_of
 from tests.support.warm_group import WarmGroup, WarmMember
 
 # 200 stories of up to 120 rounds only compute. Beside other jobs they took more than two minutes.
@@ -296,5 +297,5 @@ def check_target(group: WarmGroup) -> None:
     """Assert that the assignor, asked about the group at rest, moves nothing."""
     assert group.decision is not None
     view = group.decision.group
-    target = group.assignor.assign(view, np.zeros(len(view.resources), dtype=np.int64))
+    target = target_of(group.assignor, view, np.zeros(len(view.resources), dtype=np.int64))
     assert np.array_equal(target, view.owner)

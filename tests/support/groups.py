@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from coopgroup.assignors import Assignor, Placement
 from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
 from coopgroup.core.model.plan import RoundPlan, revoked_by_member
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
@@ -41,6 +42,13 @@ def unreadable(member_id: str) -> MemberClaim:
 
 def group_of(existing: Indices, *claims: MemberClaim) -> GroupSnapshot:
     return resolve_claims(claims, ResourceSet(existing))
+
+
+def target_of(assignor: Assignor, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+    """Return the target of an assignor that finds room for all."""
+    target = assignor.assign(group, lags)
+    assert not isinstance(target, Placement)
+    return target
 
 
 def no_lags(group: GroupSnapshot) -> Int64Array:

@@ -8,9 +8,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from attrs import frozen
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coopgroup.core.model.group import GroupSnapshot
-    from coopgroup.core.model.resource_set import Int32Array, Int64Array
+    from coopgroup.core.model.resource_set import Int32Array, Int64Array, Resource
+
+
+@frozen(kw_only=True, eq=False)
+class Placement:
+    """A target that leaves some resources without an owner, because no member has room.
+
+    Attributes:
+        target: int32 (R,), as `Assignor.assign` returns it; `NOBODY` for these resources too.
+        no_room: why, in a few words, for each resource (name, index) that is left out. The round
+            goes on without them, and the leader reports them (`WithoutRoom`).
+    """
+
+    target: Int32Array
+    no_room: Mapping[tuple[str, int], str] | Mapping[Resource, str]
 
 
 @runtime_checkable
@@ -32,7 +50,7 @@ class Assignor(Protocol):
         """Whether `assign` reads the lags."""
         ...
 
-    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array | Placement:
         """Place every assignable resource that has a subscriber.
 
         Args:
@@ -44,6 +62,6 @@ class Assignor(Protocol):
         Returns:
             int32 (R,): number of the member that should own each resource. `NOBODY` for a resource
             that is not assignable or has no subscriber. Every other resource must go to a
-            subscriber.
+            subscriber. A `Placement` says of some resources that no member has room.
         """
         ...

@@ -9,16 +9,18 @@ their bugs cannot change the data of the check.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
+from coopgroup.core.assignors.base import Placement
 from coopgroup.core.leader.bundled import BundledRound
-from coopgroup.core.model import EMPTY, NOBODY, plan_that_moves_nothing, resolve_claims
+from coopgroup.core.model import EMPTY, NOBODY, ResourceSet, plan_that_moves_nothing, resolve_claims
 from coopgroup.core.model.plan import revoked_claims
+from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.eager import EagerPolicy
 from coopgroup.core.policies.safety import check_target, violations
 from coopgroup.core.policies.state import NO_CLAIMS, Claims, PolicyState
@@ -27,19 +29,22 @@ from coopgroup.core.policies.unclaimed import find_unclaimed, remember_round
 from coopgroup.core.policies.warming.option import warmup_of
 from coopgroup.core.policies.warming.rounds import Warming, with_kept_warmups
 from coopgroup.core.policies.warming.warmth import with_leavers, with_pending_moves
-from coopgroup.core.telemetry.records import RoundDecided, RoundRefused
+from coopgroup.core.telemetry.records import RoundDecided, RoundRefused, WithoutRoom
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from coopgroup.core.assignors.base import Assignor
     from coopgroup.core.leader.request import TopicMetadata
     from coopgroup.core.model import GroupSnapshot, MemberClaim, RoundPlan
     from coopgroup.core.model.lags import Lags
-    from coopgroup.core.model.resource_set import Int32Array
+    from coopgroup.core.model.resource_set import BoolArray, Int32Array
     from coopgroup.core.policies.base import Policy, RoundContext, StagedRound
     from coopgroup.core.policies.warming.rounds import WarmRound
     from coopgroup.core.telemetry.records import Record
+
+_ANSWERS_MAX: Final = 10
+_REASONS_MAX: Final = 5
 
 
 @frozen(kw_only=True, eq=False)
@@ -68,6 +73,20 @@ class _UnusableAnswerError(Exception):
     """An assignor or a policy raised or violated its contract; the message names it."""
 
 
+class _NoRoomError(Exception):
+    """An assignor leaves out resources that it may place.
+
+    Attributes:
+        left: bool (R,): these resources.
+        reasons: its reasons.
+    """
+
+    def __init__(self, left: BoolArray, reasons: Iterable[str]) -> None:
+        super().__init__()
+        self.left = left
+        self.reasons = reasons
+
+
 def decide_round(
     claims: Sequence[MemberClaim],
     metadata: TopicMetadata,
@@ -94,10 +113,22 @@ def decide_round(
     def refused(problems: tuple[str, ...]) -> RoundDecision:
         return refused_round(group, problems, assignor=assignor, policy=policy, context=context)
 
+    placed, reasons = group, set[str]()
     try:
         bundled = BundledRound.of(group, context, lags, policy)
-        asked = (group, context, lags) if bundled is None else bundled.asked
-        plan, state, problems = _decided(*asked, assignor, policy)
+        for _ in range(_ANSWERS_MAX):
+            asked = (placed, context, lags) if bundled is None else bundled.asked
+            try:
+                plan, state, problems = _decided(*asked, assignor, policy)
+                break
+            except _NoRoomError as error:
+                if bundled is not None:
+                    return refused((f"assignor {assignor.name} leaves out a bundle",))
+                # For the policy they do not exist: nobody keeps them, and no round waits for them.
+                placed = replaced(placed, assignable=placed.assignable & ~error.left)
+                reasons.update(error.reasons)
+        else:
+            return refused((f"assignor {assignor.name} leaves out more with each answer",))
         if bundled is not None and not problems:
             plan, state = bundled.opened(plan, state)
             problems = violations(with_leavers(group), plan)
@@ -105,12 +136,13 @@ def decide_round(
         return refused((str(error),))
     if problems:
         return refused(problems)
+    left = group.resources.take(group.assignable & ~placed.assignable)
+    records: list[Record] = [round_record(group, plan, assignor, policy, context)]
+    if left:
+        told = tuple(sorted(reasons)[:_REASONS_MAX])
+        records.append(WithoutRoom(resources=left, reasons=told))
     return RoundDecision(
-        group=group,
-        plan=plan,
-        state=state,
-        records=(round_record(group, plan, assignor, policy, context),),
-        refused=False,
+        group=placed, plan=plan, state=state, records=tuple(records), refused=False
     )
 
 
@@ -213,9 +245,15 @@ def _stage(
             arrivals_per_s=arrivals,
         )
         with _asking(f"assignor {assignor.name}"):
-            target = assignor.assign(view, read_only(lags.aligned(group.resources)))
-            check_target(view, target)
-        return target
+            answer = assignor.assign(view, read_only(lags.aligned(group.resources)))
+            if not isinstance(answer, Placement):
+                check_target(view, answer)
+                return answer
+            left = view.assignable & view.mask_of(ResourceSet.from_pairs(answer.no_room))
+            check_target(replaced(view, assignable=view.assignable & ~left), answer.target)
+        if left.any():
+            raise _NoRoomError(left, answer.no_room.values())
+        return answer.target
 
     def stage(target: Int32Array, seen: GroupSnapshot) -> StagedRound:
         now = context if seen is group else with_pending_moves(context)

@@ -19,6 +19,7 @@ import attrs
 import numpy as np
 from attrs import frozen
 
+from coopgroup.core.assignors.base import Placement
 from coopgroup.core.leader.decision import read_only
 from coopgroup.core.member import MemberState
 from coopgroup.core.member.effects import Report
@@ -180,6 +181,9 @@ def _worthwhile_moves(
     """
     try:
         target = assignor.assign(group, lags)
+        if isinstance(target, Placement):  # what has no owner moves in no look
+            placed = target.target != NOBODY
+            group, target = replaced(group, assignable=group.assignable & placed), target.target
         check_target(group, target)
         candidates = (group.owner != NOBODY) & (target != NOBODY) & (group.owner != target)
     except Exception:  # noqa: BLE001 -- a look costs nothing but itself

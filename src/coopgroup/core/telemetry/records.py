@@ -241,6 +241,19 @@ class UserDataUnreadable:
 
 
 @frozen(kw_only=True)
+class WithoutRoom:
+    """Resources stay without an owner, because no member has room. Written by the leader.
+
+    Attributes:
+        resources: these resources.
+        reasons: distinct reasons of the assignor, ascending, at most five.
+    """
+
+    resources: ResourceSet
+    reasons: tuple[str, ...]
+
+
+@frozen(kw_only=True)
 class ClaimRefused:
     """A leader does not believe claims of a member, or still waits for it. Written by the leader.
 
@@ -396,6 +409,7 @@ Record: TypeAlias = (
     | BalanceRequested
     | SubscriptionUnreadable
     | UserDataUnreadable
+    | WithoutRoom
     | ClaimRefused
     | WarmupsChanged
     | WorkFailed

@@ -40,6 +40,7 @@ from coopgroup.telemetry import (
     StateChanged,
     SubscriptionUnreadable,
     UserDataUnreadable,
+    WithoutRoom,
     WorkFailed,
     to_json,
 )
@@ -59,6 +60,7 @@ _WARNINGS: Final = (
     RoundRefused,
     SubscriptionUnreadable,
     UserDataUnreadable,
+    WithoutRoom,
     WorkFailed,
 )
 _DEBUG: Final = (StateChanged, RequestRefused)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from coopgroup.core.model import ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.resource_set import Resource
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
@@ -16,7 +16,9 @@ from coopgroup.telemetry import (
     ProcessStarted,
     ResourcesStarted,
     ResourcesStopped,
+    RoundDecided,
     StateChanged,
+    WithoutRoom,
 )
 
 
@@ -36,7 +38,8 @@ def check_rest(
         for one in reversed(telemetry)
     ):
         return
-    states, working = _at_the_end(telemetry)
+    states, working, without_room = _at_the_end(telemetry)
+    expected -= without_room
     worked_on = ResourceSet.from_pairs(chain.from_iterable(working.values()))
     for message in _objections(states, worked_on, expected):
         yield Violation(checker="rest", at_ms=end_ms, message=message)
@@ -61,8 +64,10 @@ def _objections(
 
 def _at_the_end(
     telemetry: Sequence[Envelope],
-) -> tuple[dict[str, str], dict[str, set[Resource]]]:
+) -> tuple[dict[str, str], dict[str, set[Resource]], ResourceSet]:
+    """Return states and work of each client, and the resources for which no member has room."""
     states: dict[str, str] = {}
+    without_room = EMPTY
     working: dict[str, set[Resource]] = {}
     for envelope in telemetry:
         client, record = envelope.client, envelope.record
@@ -72,6 +77,10 @@ def _at_the_end(
             case ProcessEnded():
                 states.pop(client, None)
                 working.pop(client, None)
+            case RoundDecided():
+                without_room = EMPTY
+            case WithoutRoom():  # follows the decision
+                without_room = record.resources
             case StateChanged() if client in states:
                 states[client] = record.after
             case ResourcesStarted():
@@ -80,4 +89,4 @@ def _at_the_end(
                 working[client].difference_update(record.resources)
             case _:
                 pass
-    return states, working
+    return states, working, without_room

@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from coopgroup.assignors import Assignor, StickyAssignor
+from coopgroup.assignors import Assignor, Placement, StickyAssignor
 from coopgroup.core.leader import (
     NO_LAGS,
     Lags,
@@ -40,11 +40,11 @@ ORDERS_4 = TopicMetadata(resources=ResourceSet({"orders": range(4)}))
 class FunctionAssignor:
     """An assignor as a user might write it, without a base class."""
 
-    function: Callable[[GroupSnapshot, Int64Array], Int32Array]
+    function: Callable[[GroupSnapshot, Int64Array], Int32Array | Placement]
     name: str = "mine"
     needs_lags: bool = True
 
-    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array | Placement:
         return self.function(group, lags)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from attrs import frozen
 
-from coopgroup.assignors import Assignor, StickyAssignor
+from coopgroup.assignors import Assignor, Placement, StickyAssignor
 from coopgroup.core.leader import Lags, RoundDecision, TopicMetadata, member_assignments
 from coopgroup.core.model import (
     EMPTY,
@@ -29,7 +29,7 @@ from coopgroup.policies import (
     StagedRound,
 )
 from coopgroup.protocol import Assignment
-from coopgroup.telemetry import RoundDecided, RoundRefused
+from coopgroup.telemetry import RoundDecided, RoundRefused, WithoutRoom
 from tests.unit.core.leader.rounds import (
     FunctionAssignor,
     FunctionPolicy,
@@ -320,3 +320,63 @@ def test_leader_writes_its_own_memory_when_the_policy_does_not() -> None:
     by_leader = decided_by(policy=CountingPolicy(own_state=False)).state
     assert by_leader == decided_by(policy=CountingPolicy()).state
     assert by_leader.holdings.resources
+
+
+# --- no room --------------------------------------------------------------------------------------
+
+
+def two_places(group: GroupSnapshot, _: Int64Array) -> Placement:
+    """Place the first two of orders 0 to 3; a heavy and a light one are left out."""
+    target = np.where(group.assignable, 0, NOBODY).astype(np.int32)
+    target[2:] = NOBODY
+    reasons = {("orders", 2): "too heavy", ("orders", 3): "all places are taken"}
+    return Placement(target=target, no_room=reasons)
+
+
+def test_decide_round_when_no_member_has_room_goes_on_and_says_why() -> None:
+    decided = decided_by(
+        claims=[claim("a", {"orders": [2]})],
+        metadata=TopicMetadata(resources=orders(0, 1, 2, 3)),
+        assignor=FunctionAssignor(function=two_places),
+    )
+    round_, without_room = decided.records
+    assert without_room == WithoutRoom(
+        resources=orders(2, 3), reasons=("all places are taken", "too heavy")
+    )
+    assert isinstance(round_, RoundDecided)
+    assert (round_.granted, round_.revoked, round_.gone) == (orders(0, 1), orders(2), EMPTY)
+    assert not decided.refused
+
+
+def test_decide_round_when_a_place_is_free_again_grants_what_had_none() -> None:
+    full = decided_by(
+        claims=[claim("a", {"orders": [0, 1]})],
+        metadata=TopicMetadata(resources=orders(0, 1, 2, 3)),
+        assignor=FunctionAssignor(function=two_places),
+    )
+    again = decided_by(
+        claims=[claim("a", {"orders": [0, 1]})],
+        metadata=TopicMetadata(resources=orders(0, 1, 2, 3)),
+        state=full.state,
+        generation=2,
+    )
+    (round_,) = again.records
+    assert isinstance(round_, RoundDecided)
+    assert (round_.granted, round_.created) == (orders(2, 3), orders(2, 3))
+
+
+def test_decide_round_when_a_resource_is_left_out_without_a_reason_is_refused() -> None:
+    def assign(group: GroupSnapshot, lags: Int64Array) -> Placement:
+        placement = two_places(group, lags)
+        return attrs.evolve(placement, no_room={("orders", 2): "too heavy"})
+
+    decided = decided_by(
+        claims=[claim("a")],
+        metadata=TopicMetadata(resources=orders(0, 1, 2, 3)),
+        assignor=FunctionAssignor(function=assign),
+    )
+    refused = decided.records[0]
+    assert isinstance(refused, RoundRefused)
+    assert "target leaves out what is assignable and has a subscriber: orders-3" in str(
+        refused.violations
+    )

@@ -29,6 +29,7 @@ from coopgroup.telemetry import (
     StateChanged,
     SubscriptionUnreadable,
     UserDataUnreadable,
+    WithoutRoom,
     from_json,
 )
 from tests.support.programs import output_of
@@ -109,6 +110,7 @@ def test_write_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
         (RoundRefused(violations=("v",)), logging.WARNING),
         (SubscriptionUnreadable(member_id="m", reason="r"), logging.WARNING),
         (UserDataUnreadable(member_id="m", reason="r"), logging.WARNING),
+        (WithoutRoom(resources=ResourceSet({"t": [0]}), reasons=("full",)), logging.WARNING),
         (AssignmentUnreadable(protocol="p", error="e"), logging.WARNING),
         (
             AssignmentRefused(leader="m", topics=("secret",), topic_count=1, resource_count=20),

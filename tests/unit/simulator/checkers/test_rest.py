@@ -9,7 +9,9 @@ from coopgroup.telemetry import (
     ProcessStarted,
     Record,
     ResourcesStarted,
+    RoundDecided,
     StateChanged,
+    WithoutRoom,
 )
 from tests.unit.simulator.checkers.rows import T0, T01, envelope
 
@@ -40,6 +42,14 @@ def test_rest_when_all_have_their_owner_is_kept() -> None:
 def test_rest_names_what_nobody_works_on_and_what_nobody_wants() -> None:
     assert messages(life(*LIFE), ResourceSet({"T": [0, 1, 2]})) == ["nobody works on {'T': [2]}"]
     assert messages(life(*LIFE), T0) == ["worked on, and not wanted: {'T': [1]}"]
+
+
+def test_rest_does_not_want_what_no_member_has_room_for() -> None:
+    decided = RoundDecided(policy="simple", assignor="mine", members=("m",))
+    full = WithoutRoom(resources=ResourceSet({"T": [2]}), reasons=("full",))
+    wanted = ResourceSet({"T": [0, 1, 2]})
+    assert messages(life(*LIFE, decided, full), wanted) == []
+    assert messages(life(*LIFE, full, decided), wanted) != []  # the last round found room
 
 
 def test_rest_when_a_member_is_not_stable_is_broken() -> None:
