@@ -51,6 +51,7 @@ _SHARE_KEY, _REGEX_KEY, _STREAMS_KEY = 9, 16, 17  # the first key of each
 _FLEXIBLE_FROM: Final = 4
 _TOPIC_ID_TAG: Final = 0
 _CLASSIC_MEMBER_TAG: Final = 0
+_PRESENT: Final = b"\x01"  # first byte of a structure that may be null
 _UUID_BYTES: Final = 16
 _UVARINT_BYTES_MAX: Final = 5
 _Value = TypeVar("_Value")
@@ -321,8 +322,8 @@ def decode_consumer_value(kind: ConsumerKind, content: bytes) -> ConsumerValue:
     found = _CONSUMER_READERS[kind](value)
     classic = value.read_tags().get(_CLASSIC_MEMBER_TAG)
     value.reader.require_end()
-    if kind is ConsumerKind.MEMBER and classic:
-        # A structure that may be null begins with a byte that says so, then its session time-out.
+    if kind is ConsumerKind.MEMBER and classic is not None and classic[:1] == _PRESENT:
+        # The group coordinator writes null for other members, too.
         reader = ByteReader(classic[1:])
         timeout_ms = reader.read_int32("session_timeout_ms")
         return evolve(found, is_classic=True, session_timeout_ms=timeout_ms or None)

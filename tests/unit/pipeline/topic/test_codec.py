@@ -178,6 +178,20 @@ def test_values_of_kip_848_are_as_kafka_writes_them(
         decode_consumer_value(kind, content + b"\0")
 
 
+def test_a_member_whose_classic_metadata_is_null_is_none() -> None:
+    """So Kafka 4.3 writes all members that use the consumer protocol."""
+    content = next(
+        bytes.fromhex(row["hex"])
+        for row in ALL_VECTORS
+        if (row["kind"], row["name"]) == ("consumer_value", "member")
+    )
+    assert content.endswith(b"\0")
+    plain = decode_consumer_value(ConsumerKind.MEMBER, content)
+    null = decode_consumer_value(ConsumerKind.MEMBER, content[:-1] + b"\x01\x00\x01\xff")
+    assert null == plain
+    assert (null.is_classic, null.session_timeout_ms) == (False, None)
+
+
 @pytest.mark.parametrize(
     ("version", "said"), [(9, "share"), (15, "share"), (17, "streams"), (40, "streams")]
 )
