@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
@@ -69,14 +68,9 @@ def _check_announcements(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
 
     If two leaders led a generation, the announcement of either is right. A member that refuses a
     part of its assignment rejoins at its own time, whether the leader announced a follow-up or not.
-    A static member does not report the first refusal of a membership. So its first assignment may
-    differ if something of this round has vanished.
+    A static member does not report the first refusal of a membership: the coordinator may have
+    answered with an assignment that is older than a deletion. So its first assignment may differ.
     """
-    rounds = [
-        (one.generation, one.record) for one in telemetry if isinstance(one.record, RoundDecided)
-    ]
-    gone = ResourceSet.union_all([EMPTY, *(record.gone for _, record in rounds)])
-    vanishing = {generation for generation, record in rounds if gone - record.gone}
     said: dict[int, set[tuple[bool, int | None]]] = {}
     for one in telemetry:
         if isinstance(one.record, RoundDecided):
@@ -94,8 +88,7 @@ def _check_announcements(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
             continue
         heard = (one.record.follow_up, one.record.rejoin_in_ms)
         expected = set(said[one.generation])
-        is_silent = number in firsts and one.generation in vanishing
-        if is_silent or (one.client, one.generation) in refused:
+        if number in firsts or (one.client, one.generation) in refused:
             expected |= {(heard[0], delay_ms) for _, delay_ms in expected}
         if heard not in expected:
             yield Violation(

@@ -15,7 +15,8 @@ resource is treated as follows:
                            member, so it would stay without a share if another member got it
     holder has departed    a new loss of this holder
     holder is unknown      a loss of an unknown owner; this includes every loss for a leader that
-                           did not lead the last round
+                           did not lead the last round. A member that counts as the owner of a part
+                           is its owner from then on
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ from coopgroup.core.policies.state import Holdings, Loss
 from coopgroup.core.policies.stopping import member_numbers, returned_numbers
 
 if TYPE_CHECKING:
-    from coopgroup.core.model import GroupSnapshot
+    from coopgroup.core.model import GroupMember, GroupSnapshot
     from coopgroup.core.model.resource_set import BoolArray, Int32Array
     from coopgroup.core.policies.base import RoundContext
     from coopgroup.core.policies.state import PolicyState
     from coopgroup.core.policies.unclaimed import Unclaimed
+    from coopgroup.core.policies.waiting.newcomers import Newcomers
 
 __all__ = ["LossCases", "find_cases", "remembered_losses"]
 
@@ -50,17 +52,21 @@ class LossCases:
         number: int32 (R,): number of each unclaimed resource's loss, `NOBODY` for none.
         holder: int32 (R,): holder in the last round that is present, if the resource is unclaimed;
             otherwise `NOBODY`.
-        orphaned: bool (R,): lost by an unknown owner.
+        dealt: int32 (R,): member that counts as the unknown owner of a lost resource, or `NOBODY`.
     """
 
     losses: tuple[Loss, ...]
     number: Int32Array
     holder: Int32Array
-    orphaned: BoolArray
+    dealt: Int32Array
 
 
 def find_cases(
-    group: GroupSnapshot, context: RoundContext, unclaimed: Unclaimed, delay_ms: int
+    group: GroupSnapshot,
+    context: RoundContext,
+    unclaimed: Unclaimed,
+    newcomers: Newcomers,
+    delay_ms: int,
 ) -> LossCases:
     """Find the losses of a round.
 
@@ -68,6 +74,7 @@ def find_cases(
         group: the group with R resources.
         context: context of the round.
         unclaimed: result of `find_unclaimed` for the group.
+        newcomers: new members of the group.
         delay_ms: how long a new loss waits for its owner.
     """
     losses: list[Loss] = []
@@ -79,6 +86,11 @@ def find_cases(
     if orphaned.any():
         number = np.where(orphaned, len(losses), number)
         losses.append(_loss_of_unknown(group, context, delay_ms))
+    dealt = newcomers.share_out(group, orphaned)
+    takers = numbers_in(dealt)
+    if takers.size:
+        number = np.where(dealt == NOBODY, number, len(losses) + np.searchsorted(takers, dealt))
+        losses.extend(_share_of(losses[-1], group.members[taker]) for taker in takers.tolist())
     order = sorted(
         range(len(losses)),
         key=lambda position: (losses[position].deadline_ms, losses[position].owner or ""),
@@ -89,7 +101,7 @@ def find_cases(
         losses=tuple(losses[position] for position in order),
         number=rank[number],
         holder=holder,
-        orphaned=orphaned,
+        dealt=dealt,
     )
 
 
@@ -193,3 +205,11 @@ def _loss_of_unknown(group: GroupSnapshot, context: RoundContext, delay_ms: int)
         instance_id=None,
         deadline_ms=context.now_ms + min([*remaining, delay_ms]),
     )
+
+
+def _share_of(loss: Loss, taker: GroupMember) -> Loss:
+    """Return the part of a loss of an unknown owner whose owner a member counts as.
+
+    As parts of one loss, the shares of two takers that both depart would go to one newcomer.
+    """
+    return attrs.evolve(loss, owner=taker.member_id, instance_id=taker.instance_id)

@@ -159,8 +159,8 @@ def follow_losses(
             joined=newcomers.any_but(()),
             expired=False,
         )
-    cases = find_cases(group, context, unclaimed, delay_ms)
-    dealt = newcomers.share_out(group, cases.orphaned)
+    cases = find_cases(group, context, unclaimed, newcomers, delay_ms)
+    dealt = cases.dealt
     open_ = (cases.holder == NOBODY) & (dealt == NOBODY)
     number = np.where(open_, cases.number, NOBODY)
     given, waiting, taken = _decide(group, context, cases, number, newcomers)
@@ -168,11 +168,7 @@ def follow_losses(
     # without a subscriber a resource cannot be assigned anyway
     urgent = numbers_in(number[waits & group.subscribed()])
     losses, lost = remembered_losses(
-        group,
-        cases.losses,
-        cases.number,
-        waiting[cases.number] & (dealt == NOBODY),
-        context.now_ms,
+        group, cases.losses, cases.number, waiting[cases.number], context.now_ms
     )
     certain = np.where(dealt == NOBODY, cases.holder, dealt)
     return Losses(

@@ -11,6 +11,7 @@ from coopgroup.core.model import ResourceSet
 from coopgroup.core.policies.base import RoundContext
 from coopgroup.core.policies.unclaimed import find_unclaimed
 from coopgroup.core.policies.waiting.cases import find_cases
+from coopgroup.core.policies.waiting.newcomers import Newcomers
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy
 from tests.support.groups import claim, group_of
 from tests.support.groups import indices_of_t as _t
@@ -37,6 +38,17 @@ def test_deadline_when_a_returned_member_leaves_again_is_the_old_one() -> None:
     drill.join("D''").round(50_000)
     drill.leave("D''").round(T1 + 10)
     assert drill.owned() == {"A": [1, 4], "B": [2], "C": [3]}
+
+
+def test_newcomer_when_two_that_a_new_leader_took_for_owners_left_gets_the_share_of_one() -> None:
+    """Regression: both shares were one loss of an unknown owner, and one newcomer got both."""
+    drill = four()
+    drill.leave("C", "D").join("x").join("w").round(0, leader="B")
+    assert drill.owned() == {"A": [1], "B": [2], "w": [3], "x": [4]}
+    drill.leave("x", "w").join("v").round(10)
+    assert (len(drill.owned()["v"]), drill.timeout_ms) == (1, T1 - 10)
+    drill.join("u").round(20)
+    assert sorted(map(len, drill.owned().values())) == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("proof", ["claimed", "kept for long"])
@@ -265,5 +277,7 @@ def test_loss_of_a_stranger_waits_for_what_members_know_of_losses(
     ]
     group = group_of({"T": range(5)}, *claims)
     context = RoundContext(leader_id="m0", generation=1, now_ms=1_000, state=None)
-    cases = find_cases(group, context, find_unclaimed(group, context), DELAY_MS)
+    cases = find_cases(
+        group, context, find_unclaimed(group, context), Newcomers.of(group, context), DELAY_MS
+    )
     assert [loss.deadline_ms for loss in cases.losses] == [1_000 + expected_ms]
