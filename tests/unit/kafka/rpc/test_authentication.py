@@ -288,7 +288,7 @@ def test_hanging_name_server_keeps_one_thread_of_a_connection(
 
     more: dict[str, Any] = {
         "broker.address.family": "v4",
-        "socket.connection.setup.timeout.ms": 100,
+        "socket.connection.setup.timeout.ms": 500,  # on a busy machine, a connection takes 100 ms
     }
     with stage_of(**PLAIN, **more) as stage:
         node = node_at(stage.broker.address.replace("127.0.0.1", "localhost"))
@@ -298,10 +298,9 @@ def test_hanging_name_server_keeps_one_thread_of_a_connection(
         def by_name() -> Any:  # noqa: ANN401
             return begin(stage.transport, HEARTBEAT, node, 5_000, Lane.JOIN).get(timeout=WAIT_S)
 
-        for _ in range(4):
+        for _ in range(2):
             assert kind_of(by_name()) is FailureKind.TIMED_OUT
         (thread,) = named("coopgroup-resolve") - earlier
-        # On a busy machine, a connection may take more than 100 ms.
         assert any(stage.ask() == ALIVE for _ in range(20))
         answered.set()
         thread.join(WAIT_S)
