@@ -1,5 +1,7 @@
 """Groups with passwords or OIDC tokens over TLS, and the effect of a wrong password."""
 
+import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -25,6 +27,9 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from coopgroup.cli import app
 from coopgroup.core.member.effects import Lane
+from coopgroup.kafka.membership import supervised
+from coopgroup.supervisor import VARIABLE
+from coopgroup.telemetry import MembershipLost
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.cluster import JVM_OPTIONS
 from tests.support.live_group import Crew, produce, unique
@@ -273,3 +278,21 @@ def test_members_without_rights_on_the_bell_warn_once_and_go_on(
     assert all("bell_unavailable" in line for line in lines)
     assert len(lines) <= 2  # one of each member
     assert errors == []
+
+
+def test_the_supervisor_leaves_with_the_credentials_of_its_member(
+    secured: KafkaCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    topic = unique("supervised")
+    secured.create_topic(topic, 1)
+    inbox, outbox = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    monkeypatch.setenv(VARIABLE, f"{outbox.fileno()}:{os.fstat(outbox.fileno()).st_ino}")
+    with inbox, outbox, Crew(secured, tmp_path) as crew:
+        crew.add("a").subscribe([topic])
+        crew.until(lambda: crew.counts() == [1], "it works")
+        assert supervised.main([inbox.recv(1 << 20)]) == 0
+        assert f"left group {crew.group_id}" in capsys.readouterr().err
+        crew.until(lambda: bool(crew.telemetry("a", MembershipLost)), "the coordinator dropped it")

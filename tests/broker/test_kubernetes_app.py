@@ -36,7 +36,10 @@ def test_pod_is_ready_and_ends_at_sigterm(kafka_cluster: KafkaCluster, tmp_path:
         "STATE_DIR": str(tmp_path),
     }
     pod = subprocess.Popen(
-        [sys.executable, APP], env=environment, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "coopgroup.supervisor", sys.executable, APP],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         wait_for(lambda: get(port, "readyz")[0] == 200, "a ready pod", WAIT_S)
@@ -50,5 +53,5 @@ def test_pod_is_ready_and_ends_at_sigterm(kafka_cluster: KafkaCluster, tmp_path:
         pod.send_signal(signal.SIGTERM)
         assert pod.wait(WAIT_S) == 0
     finally:
-        pod.kill()
+        pod.terminate()
         pod.communicate()

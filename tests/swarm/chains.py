@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import attrs
 from attrs import field, frozen
 
 from coopgroup.simulator.scenario import Choice, Identity
-from tests.swarm.runs import TOPICS, Act, ActKind, Faults, SwarmRun
+from tests.swarm.runs import TOPICS, Act, ActKind, Faults, SwarmRun, supervisor_faults
 
 if TYPE_CHECKING:
     import random
@@ -51,7 +52,7 @@ def drawn(seed: int, chance: random.Random, chains: Sequence[Draw]) -> SwarmRun:
         policy=chain.policy or waiting_policy(chance),
         assignor=chance.choice(("sticky", "sticky", "cooperative-sticky", "lag-aware")),
         rebalance_timeout_ms=chain.rebalance_timeout_ms,
-        faults=chain.faults,
+        faults=attrs.evolve(chain.faults, **supervisor_faults(seed)),
         acts=chain.acts,
         healed_after_ms=chain.healed_after_ms,
     )

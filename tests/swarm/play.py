@@ -40,6 +40,7 @@ from tests.swarm.rest import (
     settle_with_guests,
 )
 from tests.swarm.runs import ActKind
+from tests.swarm.supervisor import Supervisors
 from tests.swarm.witness import Witness
 
 if TYPE_CHECKING:
@@ -113,7 +114,15 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
     written = Transcript() if transcript else None
     world.transcript = HandOvers(simulation, Leases(simulation, written))
     guests = Guests(simulation=simulation, theirs=run.theirs)
-    player = _Player(simulation=simulation, guests=guests, keeps_state=faults.keeps_state)
+    supervisors = Supervisors(
+        simulation=simulation, delay_ms_max=faults.leave_ms_max, loss=faults.leave_loss
+    )
+    player = _Player(
+        simulation=simulation,
+        guests=guests,
+        supervisors=supervisors,
+        keeps_state=faults.keeps_state,
+    )
     witness = None
     if run.theirs == HOSTILE:
         prepare(simulation)
@@ -225,6 +234,7 @@ class _Player:
     Attributes:
         simulation: the group.
         guests: processes of other clients.
+        supervisors: they crash processes, and leave for them.
         garbled: processes whose next join is changed, with the act that does so.
         doomed: processes that die at their next sync, with the act that does so.
         away: processes that have ended, or are to end, and will come back; and hand-overs that have
@@ -235,6 +245,7 @@ class _Player:
 
     simulation: Simulation
     guests: Guests
+    supervisors: Supervisors
     keeps_state: bool = False
     garbled: dict[str, Act] = field(factory=dict)
     doomed: dict[str, Act] = field(factory=dict)
@@ -311,8 +322,8 @@ class _Player:
         match act.kind:
             case ActKind.CLOSE | ActKind.CRASH:
                 self._return_later(process, act)
-                end = process.close if act.kind is ActKind.CLOSE else process.crash
-                end()
+                closes = act.kind is ActKind.CLOSE
+                (process.close if closes else partial(self.supervisors.crash, process))()
             case ActKind.CRASH_AT_SYNC:
                 self.doomed[process.name] = act
             case ActKind.STALL:
@@ -358,7 +369,7 @@ class _Player:
         if act.times > 1:
             self.doomed[process.name] = attrs.evolve(act, times=act.times - 1)
         self._return_later(process, act)
-        process.crash()
+        self.supervisors.crash(process)
         if not act.number:
             self.simulation.network.fail(call)
         return not act.number

@@ -39,6 +39,7 @@ _PROCESSES_MAX: Final = 5
 _ACTS_MAX: Final = 8
 _STALLED_MS: Final = (150, 700, 1_500, 4_000)
 _BELL_PART: Final = 0.2
+_SUPERVISOR_PART: Final = 0.3
 CODES: Final = dict.fromkeys(
     ("JoinGroup", "SyncGroup", "Heartbeat"), (-1, 14, 15, 16, 22, 25, 27)
 ) | {"OffsetCommit": (14, 15, 16, 22, 25, 27)}
@@ -159,6 +160,9 @@ class Faults:
         bell_delay_ms_max: longest time of a ring from one member to another; 0 without a bell.
         bell_loss: fraction of the rings that a process does not hear.
         bell_false_ms: mean time between false rings.
+        leave_ms_max: longest time until a supervisor leaves for a process that crashed; 0 without
+            supervisors.
+        leave_loss: fraction of the crashes after which no leave is sent.
         restore_ms_max: longest time to restore a resource, and of a warm-up.
         hang: fraction of the warm-ups that never end (`WarmupMishaps`).
         fail: fraction of the warm-ups that fail.
@@ -179,6 +183,8 @@ class Faults:
     bell_delay_ms_max: int = 0
     bell_loss: float = 0.0
     bell_false_ms: int = 0
+    leave_ms_max: int = 0
+    leave_loss: float = 0.0
     restore_ms_max: int = 10
     hang: float = 0.0
     fail: float = 0.0
@@ -221,7 +227,9 @@ def draw(seed: int, *, policy: Choice | None = None) -> SwarmRun:
         policy=drawn if policy is None else policy,
         assignor=chance.choice(("sticky", "sticky", "cooperative-sticky", "lag-aware")),
         rebalance_timeout_ms=chance.choice((600, 1_500, 3_000)),
-        faults=attrs.evolve(_faults(chance, theme), **_bell_faults(seed)),
+        faults=attrs.evolve(
+            _faults(chance, theme), **_bell_faults(seed), **supervisor_faults(seed)
+        ),
         acts=_stalled(_Author(chance).acts(theme), seed),
         healed_after_ms=chance.choice(_GAPS_MS),
     )
@@ -239,6 +247,20 @@ def _bell_faults(seed: int) -> dict[str, Any]:
         "bell_delay_ms_max": chance.choice((2, 2, 40, 400)),
         "bell_loss": chance.choice((0.0, 0.1, 0.5)),
         "bell_false_ms": chance.choice((0, 0, 20, 300)),
+    }
+
+
+def supervisor_faults(seed: int) -> dict[str, Any]:
+    """Return the fields of `Faults` about supervisors; none without supervisors.
+
+    The separate random generator keeps all other draws of a run unchanged.
+    """
+    chance = random.Random(f"swarm/{seed}/supervisor")
+    if chance.random() > _SUPERVISOR_PART:
+        return {}
+    return {
+        "leave_ms_max": chance.choice((2, 2, 100, 700, 2_000)),
+        "leave_loss": chance.choice((0.0, 0.0, 0.3)),
     }
 
 

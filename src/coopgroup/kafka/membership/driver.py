@@ -96,6 +96,7 @@ from coopgroup.kafka.membership.group_metadata import Fence
 from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
 from coopgroup.kafka.membership.leading import LagWatcher, RoundLeader
 from coopgroup.kafka.membership.ports import Application, RoundLookup, Watcher
+from coopgroup.kafka.membership.supervised import Supervision, supervision
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
@@ -230,6 +231,7 @@ class GroupDriver:
     _bell: TopicBell | None = field(default=None, init=False)
     _lag_watcher: LagWatcher = field(init=False)
     late: LateThread = field(init=False)
+    _supervision: Supervision | None = field(init=False)
     _session: Session = field(init=False)
     _events: GroupEvents = field(factory=GroupEvents, init=False)
     _worker: Worker = field(init=False)
@@ -272,6 +274,7 @@ class GroupDriver:
         )
         self.late = LateThread(self.settings.member.session_timeout_ms, self.sink.warn)
         self._lag_watcher = LagWatcher(leader=self.leader, post=self.post)
+        self._supervision = supervision(self.settings, self.sink)
         if slot is not None and slot.kept is not None and slot.seen is not None:
             self.leader.seen = slot.seen
         self._worker = Worker(f"coopgroup-{self.settings.member.group_id}")
@@ -508,6 +511,8 @@ class GroupDriver:
 
     def _go_on(self, session: Session, effects: tuple[SessionEffect, ...]) -> None:
         self._session = session
+        if self._supervision is not None:  # before its join is sent
+            self._supervision.tell(session.member.member_id)
         self.is_quiet = session.member.state in _QUIET
         self.fence = self.fence.after(session.member)
         # Shorten the lease before the effects: granted resources must not be used without a lease.

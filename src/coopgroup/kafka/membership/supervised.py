@@ -1,0 +1,201 @@
+"""Leave the group for a process that was killed: what its supervisor needs from this package.
+
+The worker's side is `Supervision`. A member in a supervised process tells the supervisor its id
+after each change. The other side is a helper, which the supervisor starts after the death. Run as a
+program, this file reads the notes of the dead members. It sends LeaveGroup for each.
+
+Rules of this file: a member never waits for the supervisor, and no failure of the supervisor ends a
+membership. The helper trusts its input, because `coopgroup.supervisor` decides which members died.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import queue
+import stat
+import sys
+from collections.abc import Iterable
+from contextlib import closing
+from typing import Any, Final
+
+from attrs import define, field
+
+from coopgroup.core.member import ErrorCode
+from coopgroup.core.member.effects import Lane
+from coopgroup.core.member.error_actions import error_name
+from coopgroup.core.model.group_api import Coordinator, FindCoordinatorRequest, LeaveGroupRequest
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.clock import now_s, pause
+from coopgroup.kafka.config.connection_settings import read_connection_settings
+from coopgroup.kafka.config.keys import CONNECTION_KEYS
+from coopgroup.kafka.config.settings import ConsumerSettings
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.kafka.rpc.outcomes import TransportFailure
+from coopgroup.kafka.rpc.transport import GroupTransport
+from coopgroup.supervisor import VARIABLE
+
+_LIMIT_S: Final = 10.0
+_TIMEOUT_MS: Final = 5_000
+_PAUSE_S: Final = 0.2
+_RING_TIMEOUT_S: Final = 2.0
+_REASON: Final = "the supervisor of its process saw the process die"
+_LEFT: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID)
+_numbers: Final = itertools.count(1)
+
+
+@define(eq=False)
+class Supervision:
+    """Tells the supervisor of this process how to leave for a member."""
+
+    _settings: ConsumerSettings
+    _descriptor: int
+    _sink: TelemetrySink
+    _number: int = field(factory=lambda: next(_numbers), init=False)
+    # The id, and the name and password that may have changed.
+    _told: tuple[str, tuple[str, str] | None] = field(default=("", None), init=False)
+
+    def tell(self, member_id: str) -> None:
+        """Tell the current id of the member, "" for none, unless it is known."""
+        credentials = self._settings.connection.credentials
+        told = (member_id, None if credentials is None else credentials.newest)
+        if told == self._told or not (member_id or self._told[0]):
+            return
+        member = self._settings.member
+        note: dict[str, Any] = {
+            "process": os.getpid(),
+            "member": self._number,
+            "id": member_id,
+            "returns": member.instance_id is not None or member.keeps_identity,
+            "group": member.group_id,
+            "bell": self._settings.bell_topic,
+            "connection": self._connection(told[1]),
+        }
+        if not member_id or note["returns"]:
+            del note["connection"]  # no password where none is needed
+        try:
+            os.write(self._descriptor, json.dumps(note).encode())
+        except BlockingIOError:
+            return  # the supervisor is slow; the next step of the member tells it
+        except OSError as error:
+            self._sink.warn("supervisor_unreachable", error=str(error))
+        except TypeError:
+            why = "the configuration has keys or certificates as objects, not as text or files"
+            self._sink.warn("supervisor_cannot_leave", why=why)
+        self._told = told
+
+    def _connection(self, credentials: tuple[str, str] | None) -> dict[str, Any]:
+        given = self._settings.librdkafka
+        found = {
+            key: value
+            for key, value in given.items()
+            if key in CONNECTION_KEYS and not callable(value)
+        }
+        if credentials is not None:
+            found["sasl.username"], found["sasl.password"] = credentials
+        return found
+
+
+def supervision(settings: ConsumerSettings, sink: TelemetrySink) -> Supervision | None:
+    """Return how to tell the supervisor of this process; None without a supervisor."""
+    descriptor, _, inode = os.environ.get(VARIABLE, "").partition(":")
+    if not descriptor.isdigit():
+        return None
+    try:
+        # A program between may have closed the socket, and its number may be another file's now.
+        found = os.fstat(int(descriptor))
+        is_it = stat.S_ISSOCK(found.st_mode) and str(found.st_ino) == inode
+    except OSError:
+        is_it = False
+    if not is_it:
+        sink.warn("supervisor_unreachable", error=f"this process lacks the socket of {VARIABLE}")
+        return None
+    if settings.connection.token_source is not None and "oauth_cb" in settings.librdkafka:
+        sink.warn("supervisor_cannot_leave", why="oauth_cb gives tokens to this process only")
+        return None
+    return Supervision(settings, int(descriptor), sink)
+
+
+# --- the helper ----------------------------------------------------------------------------------
+
+
+def leave_for(note: dict[str, Any], until_s: float) -> None:
+    """Send LeaveGroup for a dead member, and ring for the others.
+
+    Raises:
+        ConfigurationError: the coordinator does not answer in time, or refuses.
+    """
+    settings = read_connection_settings(note["connection"])
+    group_id: str = note["group"]
+    transport = GroupTransport(settings, lambda _: None)
+    transport.start()
+    with closing(transport):
+        last = "no answer in time"
+        while (left_s := until_s - now_s()) > 0:
+            timeout_ms = round(1000 * min(left_s, _TIMEOUT_MS / 1000))
+            answer = _ask(transport, FindCoordinatorRequest(group_id=group_id), None, timeout_ms)
+            if not isinstance(answer, TransportFailure) and answer.coordinator is not None:
+                request = LeaveGroupRequest(
+                    group_id=group_id,
+                    member_id=note["id"],
+                    group_instance_id=None,
+                    reason=_REASON,
+                )
+                answer = _ask(transport, request, answer.coordinator, timeout_ms)
+                if not isinstance(answer, TransportFailure) and answer.error_code in _LEFT:
+                    if answer.error_code == ErrorCode.NONE and note["bell"] is not None:
+                        _ring(transport, note["bell"], group_id)
+                    return
+            is_failure = isinstance(answer, TransportFailure)
+            last = answer.message if is_failure else error_name(answer.error_code)
+            pause(_PAUSE_S)
+    servers = ",".join(f"{host}:{port}" for host, port in settings.bootstrap_servers)
+    raise ConfigurationError("bootstrap.servers", servers, f"brokers that answer ({last})")
+
+
+def _ask(
+    transport: GroupTransport,
+    request: FindCoordinatorRequest | LeaveGroupRequest,
+    node: Coordinator | None,
+    timeout_ms: int,
+) -> Any:  # noqa: ANN401  (the answer to the request, or a failure)
+    outcome: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    transport.send(Lane.COMMIT, request, outcome.put, node=node, timeout_ms=timeout_ms)
+    return outcome.get()
+
+
+def _ring(transport: GroupTransport, topic: str, group_id: str) -> None:
+    from coopgroup.kafka.membership.bell import TopicBell  # noqa: PLC0415 - only the helper rings
+
+    bell = TopicBell(
+        transport=transport,
+        topic=topic,
+        group_id=group_id,
+        heard=lambda: None,
+        found=lambda: None,
+        warn=None,
+        timeout_ms=_TIMEOUT_MS,
+    )
+    bell.start()
+    bell.ring()
+    bell.finish(_RING_TIMEOUT_S)
+
+
+def main(lines: Iterable[bytes]) -> int:
+    """Leave for all members of the notes; return the exit status."""
+    until_s = now_s() + _LIMIT_S
+    status = 0
+    for line in lines:
+        note = json.loads(line)
+        try:
+            leave_for(note, until_s)
+            said = f"left group {note['group']} for {note['id']}"
+        except ConfigurationError as error:
+            said, status = f"cannot leave group {note['group']} for {note['id']}: {error}", 1
+        sys.stderr.write(f"coopgroup.supervisor: {said}\n")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.stdin.buffer))

@@ -1,0 +1,290 @@
+"""A parent process that leaves the group for its worker, if the worker is killed.
+
+    python -m coopgroup.supervisor python billing.py
+
+A process that is killed (SIGKILL, the kernel's out-of-memory killer) cannot leave its group. The
+coordinator keeps its partitions for `session.timeout.ms`. The parent of a process learns of
+its death immediately.
+
+The worker needs no change. A member tells the supervisor its id over a socket, and how to reach the
+brokers (`coopgroup.kafka.membership.supervised`). When `waitpid` has returned the worker, the
+supervisor starts a short-lived helper that sends LeaveGroup.
+
+Rules of this file:
+
+- A member is declared dead only after `waitpid` has returned its process. The kernel, not the
+  message, says which process a message came from, because numbers differ between containers.
+- No leave for an identity that survives the process (`group.instance.id`, `coopgroup.state.dir`):
+  its next process may be at work already. The worker is started again instead.
+- Only a few modules of the standard library are imported. The supervisor must stay tiny, because
+  its memory counts in the container, and the kernel kills the largest process.
+- Everything else that goes wrong here costs only what happens without a supervisor: the wait for
+  the end of the session.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+VARIABLE: Final = "COOPGROUP_SUPERVISOR"
+"""The environment variable that names the socket of the supervisor: descriptor and inode."""
+
+_USAGE: Final = "usage: python -m coopgroup.supervisor COMMAND [ARGUMENT]..."
+_LEAVER: Final = (sys.executable, "-m", "coopgroup.kafka.membership.supervised")
+_PASSED_ON: Final = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+# After one of these, a worker that ends is not started again.
+_STOPS: Final = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
+# A terminal sends these to all its foreground processes, so the worker has them already.
+_OF_TERMINALS: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
+# Python ignores these two, and a program would inherit that.
+_RESTORED: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+# A worker that dies earlier would die again and again.
+_LIFE_S_MIN: Final = 10.0
+# The helper gives up by itself before.
+_LEAVER_S_MAX: Final = 20.0
+_NOTE_BYTES_MAX: Final = 1 << 20
+_CREDENTIALS: Final = struct.Struct("3i")
+_STATUS_OF_SIGNALS: Final = 128
+_NOT_FOUND: Final = 127
+_NOT_EXECUTABLE: Final = 126
+
+
+class _Note(NamedTuple):
+    """A member, as it described itself; `line` is for the helper, and may contain a password."""
+
+    member_id: str
+    returns: bool
+    line: bytes
+
+
+class Supervisor:
+    """Runs a command as its worker."""
+
+    def __init__(self, command: Sequence[str], leaver: Sequence[str] = _LEAVER) -> None:
+        """Prepare to run a command.
+
+        Args:
+            command: program and arguments of the worker.
+            leaver: the helper; it reads a line for each member that has died.
+        """
+        self._command = list(command)
+        self._leaver = list(leaver)
+        self._inbox, self._outbox = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        for one in (self._inbox, self._outbox):
+            one.settimeout(0)  # a supervisor that hangs must not stop the worker
+        if hasattr(socket, "SO_PASSCRED"):
+            self._inbox.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._outbox.set_inheritable(True)
+        self._signals, self._signal_pipe = os.pipe()
+        for descriptor in (self._signals, self._signal_pipe):
+            os.set_blocking(descriptor, False)
+        self._worker: int | None = None
+        self._status = 0
+        self._began_s = 0.0
+        self._stops = False
+        # By process and number of the member in it.
+        self._notes: dict[int, dict[int, _Note]] = {}
+        self._strangers: set[int] = set()
+        # End of the patience with each helper, by process.
+        self._leavers: dict[int, float] = {}
+
+    def run(self) -> int:
+        """Run the worker to its end; return its exit status, as a shell reports it."""
+        signal.set_wakeup_fd(self._signal_pipe, warn_on_full_buffer=False)
+        for number in (*_PASSED_ON, signal.SIGCHLD):
+            signal.signal(number, lambda *_: None)
+        self._start()
+        while self._worker is not None or self._leavers:
+            select.select([self._inbox.fileno(), self._signals], [], [], self._patience_s())
+            self._read_notes()
+            self._pass_on()
+            self._bury()
+        return self._status
+
+    def _start(self) -> None:
+        socket_id = f"{self._outbox.fileno()}:{os.fstat(self._outbox.fileno()).st_ino}"
+        environment = {**os.environ, VARIABLE: socket_id}
+        self._worker = os.posix_spawnp(
+            self._command[0], self._command, environment, setsigdef=_RESTORED
+        )
+        self._began_s = time.monotonic()
+
+    def _patience_s(self) -> float | None:
+        now_s = time.monotonic()
+        for process, until_s in self._leavers.items():
+            if now_s >= until_s:
+                os.kill(process, signal.SIGKILL)  # not reaped yet, so the number is its own
+        return min((max(0.1, one - now_s) for one in self._leavers.values()), default=None)
+
+    # --- notes of members ------------------------------------------------------------------------
+
+    def _read_notes(self) -> None:
+        while True:
+            try:
+                line, ancillary, _, _ = self._inbox.recvmsg(
+                    _NOTE_BYTES_MAX, socket.CMSG_SPACE(_CREDENTIALS.size)
+                )
+            except BlockingIOError:
+                return
+            try:
+                self._keep(line, ancillary)
+            except (ValueError, TypeError, LookupError):
+                _say("a note of a member is unreadable; do both run the same version of coopgroup?")
+
+    def _keep(self, line: bytes, ancillary: list[tuple[int, int, bytes]]) -> None:
+        note = json.loads(line)
+        process = _sender(ancillary, int(note["process"]))
+        member, member_id = int(note["member"]), str(note["id"])
+        notes = self._notes.setdefault(process, {})
+        notes.pop(member, None)
+        if member_id:
+            notes[member] = _Note(member_id, bool(note["returns"]), line)
+        if process != self._worker and process not in self._strangers:
+            self._forget_the_gone()
+            self._strangers.add(process)
+            _say(
+                f"process {process} has a member, and is not the worker (process {self._worker}): "
+                "no process leaves for it if it is killed; start it with exec"
+            )
+
+    def _forget_the_gone(self) -> None:
+        """Forget processes that another parent has reaped; without this they would add up."""
+        for process in tuple(self._strangers):
+            try:
+                os.kill(process, 0)
+            except ProcessLookupError:
+                self._strangers.discard(process)
+                self._notes.pop(process, None)
+            except PermissionError:
+                pass  # another user's process, which exists
+
+    # --- signals and deaths ----------------------------------------------------------------------
+
+    def _pass_on(self) -> None:
+        try:
+            numbers = os.read(self._signals, 1 << 16)
+        except BlockingIOError:
+            return
+        for number in map(signal.Signals, numbers):
+            if number not in _PASSED_ON:
+                continue
+            self._stops = self._stops or number in _STOPS
+            if self._worker is None or (number in _OF_TERMINALS and _is_in_foreground()):
+                continue
+            os.kill(self._worker, number)  # not reaped yet, so the number is its own
+
+    def _bury(self) -> None:
+        """Reap all processes that have ended: also orphans, which process 1 inherits."""
+        while True:
+            try:
+                process, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if process == 0:
+                return
+            self._read_notes()  # notes that were sent just before the death
+            notes = self._notes.pop(process, {}).values()
+            self._strangers.discard(process)
+            self._leavers.pop(process, None)
+            self._leave_for([one for one in notes if not one.returns])
+            if process == self._worker:
+                self._worker = None
+                self._end_or_start_again(status, [one for one in notes if one.returns])
+
+    def _leave_for(self, notes: list[_Note]) -> None:
+        if not notes:
+            return
+        reading, writing = os.pipe()
+        actions = [(os.POSIX_SPAWN_DUP2, reading, 0)]
+        try:
+            process = os.posix_spawn(
+                self._leaver[0], self._leaver, os.environ, file_actions=actions
+            )
+            self._leavers[process] = time.monotonic() + _LEAVER_S_MAX
+        except OSError as error:
+            _say(f"no process can leave the group for the worker: {error}")
+        os.close(reading)
+        try:
+            with os.fdopen(writing, "wb") as lines:
+                lines.writelines(one.line + b"\n" for one in notes)
+        except OSError:
+            pass  # the helper has ended, and said why
+
+    def _end_or_start_again(self, status: int, returning: list[_Note]) -> None:
+        code = os.waitstatus_to_exitcode(status)
+        self._status = code if code >= 0 else _STATUS_OF_SIGNALS - code
+        if code >= 0 or self._stops or not returning:
+            return
+        why = f"the worker was killed by signal {-code}"
+        if time.monotonic() - self._began_s < _LIFE_S_MIN:
+            _say(f"{why} within {_LIFE_S_MIN:.0f} s of its start, so it is not started again")
+            return
+        _say(f"{why}; it is started again, because it returns as {returning[0].member_id}")
+        self._start()
+
+
+def _sender(ancillary: list[tuple[int, int, bytes]], said: int) -> int:
+    """Return the process that sent a note, as this process numbers it.
+
+    Linux says it. macOS does not, but has no containers with numbers of their own.
+    """
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == getattr(socket, "SCM_CREDENTIALS", None):
+            process: int = _CREDENTIALS.unpack(content)[0]
+            return process
+    return said
+
+
+def _is_in_foreground() -> bool:
+    """Return whether this process and its worker are in the foreground of a terminal."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _say(what: str) -> None:
+    sys.stderr.write(f"coopgroup.supervisor: {what}\n")
+    sys.stderr.flush()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command line; return the exit status."""
+    command = list(arguments)
+    if command[:1] == ["--help"]:
+        sys.stdout.write(f"{_USAGE}\n")
+        return 0
+    if command[:1] == ["--"]:
+        del command[0]
+    if not command or command[0].startswith("-"):
+        _say(f"COMMAND: got {' '.join(command[:1]) or 'nothing'}, expected a program; {_USAGE}")
+        return 2
+    try:
+        return Supervisor(command).run()
+    except OSError as error:
+        _say(f"COMMAND: got {command[0]}, expected a program that can be started ({error})")
+        return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,181 @@
+"""What a member tells the supervisor of its process."""
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coopgroup.core.member.events import LeaveRequested
+from coopgroup.kafka.config.settings import read_settings
+from coopgroup.kafka.membership.supervised import Supervision, supervision
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.supervisor import VARIABLE
+from tests.support.by_hand import Hand
+from tests.unit.kafka.one_member_group import SETTINGS, running, subscribe
+
+PASSWORD = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "u",
+    "sasl.password": "first",
+}
+
+
+@pytest.fixture
+def notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """The supervisor's end of the socket."""
+    inbox, outbox = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with inbox, outbox:
+        inbox.settimeout(0)
+        outbox.settimeout(0)
+        inode = os.fstat(outbox.fileno()).st_ino
+        monkeypatch.setenv(VARIABLE, f"{outbox.fileno()}:{inode}")
+        yield inbox
+
+
+def read(notes: socket.socket) -> list[dict[str, Any]]:
+    found = []
+    while True:
+        try:
+            found.append(json.loads(notes.recv(1 << 20)))
+        except BlockingIOError:
+            return found
+
+
+def supervised(**more: object) -> Supervision | None:
+    settings = read_settings(SETTINGS | {key.replace("_", "."): more[key] for key in more})
+    return supervision(settings, TelemetrySink("g"))
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage().split()[0] for one in caplog.records]
+
+
+def opened(**more: object) -> Supervision:
+    found = supervised(**more)
+    assert found is not None
+    return found
+
+
+def test_driver_tells_its_id_before_it_works_and_that_it_has_left(
+    hand: Hand, notes: socket.socket
+) -> None:
+    with running(hand) as (driver, _):
+        assert read(notes) == []
+        subscribe(hand, driver)
+        [joined] = read(notes)
+        assert (joined["process"], joined["id"], joined["group"]) == (os.getpid(), "m", "g")
+        assert (joined["returns"], joined["bell"]) == (False, None)
+        assert joined["connection"]["bootstrap.servers"] == "127.0.0.1:1"
+        hand.advance(1.0)
+        assert read(notes) == []
+        driver.post(LeaveRequested(reason="test", for_good=True))
+        hand.run()
+        [left] = read(notes)
+        assert (left["member"], left["id"]) == (joined["member"], "")
+
+
+def test_members_of_a_process_have_numbers_of_their_own(notes: socket.socket) -> None:
+    for _ in range(2):
+        opened().tell("m")
+    first, second = read(notes)
+    assert first["member"] != second["member"]
+
+
+@pytest.mark.parametrize("key", ["group_instance_id", "coopgroup_state_dir"])
+def test_identity_that_outlives_the_process_gives_no_password_away(
+    notes: socket.socket, tmp_path: Path, key: str
+) -> None:
+    settings = read_settings(SETTINGS | PASSWORD | {key.replace("_", "."): str(tmp_path)})
+    found = supervision(settings, TelemetrySink("g"))
+    assert found is not None
+    found.tell("m")
+    [note] = read(notes)
+    assert note["returns"]
+    assert "first" not in json.dumps(note)
+
+
+def test_new_password_is_told(notes: socket.socket) -> None:
+    settings = read_settings(SETTINGS | PASSWORD)
+    found = supervision(settings, TelemetrySink("g"))
+    assert found is not None
+    assert settings.connection.credentials is not None
+    found.tell("m")
+    settings.connection.credentials.replace("u", "second")
+    found.tell("m")
+    found.tell("m")
+    passwords = [note["connection"]["sasl.password"] for note in read(notes)]
+    assert passwords == ["first", "second"]
+
+
+def test_slow_supervisor_is_told_later_and_never_waited_for(notes: socket.socket) -> None:
+    found = opened()
+    filled = 0
+    while filled < 5_000:
+        filled += 1
+        found.tell(str(filled))
+    told = [note["id"] for note in read(notes)]
+    assert 0 < len(told) < filled
+    found.tell(str(filled))
+    assert [note["id"] for note in read(notes)] == [str(filled)]
+
+
+def test_supervisor_that_is_gone_is_one_warning(
+    notes: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = supervised()
+    assert found is not None
+    notes.close()
+    for _ in range(2):
+        found.tell("m")
+    assert warned(caplog) == ["supervisor_unreachable"]
+
+
+def test_without_a_supervisor_nothing_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert supervised() is None
+    assert warned(caplog) == []
+
+
+def test_number_of_another_file_is_not_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (tmp_path / "data").open("w+") as data:
+        inode = os.fstat(data.fileno()).st_ino
+        for value in (f"{data.fileno()}:{inode}", "999999:1"):
+            monkeypatch.setenv(VARIABLE, value)
+            assert supervised() is None
+    assert warned(caplog) == ["supervisor_unreachable"] * 2
+
+
+def test_token_that_only_this_process_gets_is_a_warning(
+    notes: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = read_settings(
+        SETTINGS
+        | {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "oauth_cb": lambda _: ("token", 0.0),
+        }
+    )
+    assert supervision(settings, TelemetrySink("g")) is None
+    assert warned(caplog) == ["supervisor_cannot_leave"]
+    assert read(notes) == []
+
+
+def test_key_as_an_object_is_a_warning(
+    notes: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = supervised()
+    assert found is not None
+    found._settings.librdkafka["ssl_key"] = object()  # type: ignore[index]  # noqa: SLF001
+    found.tell("m")
+    assert warned(caplog) == ["supervisor_cannot_leave"]
+    assert read(notes) == []

@@ -1,0 +1,229 @@
+"""The supervisor with small workers, and a helper that only prints what it is told."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coopgroup.supervisor import VARIABLE
+from tests.support.programs import TIMEOUT_S
+
+# Prints all modules at the end: the supervisor is the process that must stay small.
+SUPERVISE = """
+import sys
+import coopgroup.supervisor as module
+module._LIFE_S_MIN = float(sys.argv[1])
+leaver = [sys.executable, "-c", "import sys; print('left', sys.stdin.read().strip(), flush=True)"]
+status = module.Supervisor([sys.executable, "-c", *sys.argv[2:]], leaver).run()
+print("modules", *sys.modules)
+sys.exit(status)
+"""
+WORKER = f"""
+import json, os, signal, sys
+socket = int(os.environ["{VARIABLE}"].partition(":")[0])
+def tell(member_id, returns=False, process=None, member=1):
+    note = {{"process": process or os.getpid(), "member": member}}
+    os.write(socket, json.dumps(note | {{"id": member_id, "returns": returns}}).encode())
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+KILLED = 128 + 9
+LINUX = sys.platform == "linux"
+
+
+def supervised(
+    worker: str, *arguments: str, life_s_min: float = 10.0, before: tuple[str, ...] = ()
+) -> tuple[int, list[str], str]:
+    """Return the status of the supervisor, the ids for which its helpers left, and its errors."""
+    command = [sys.executable, "-c", SUPERVISE, str(life_s_min), WORKER + worker, *arguments]
+    ended = subprocess.run(
+        [*before, *command], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    lines = ended.stdout.splitlines()
+    left = [line.split('"id": "')[1].split('"')[0] for line in lines if '"id": "' in line]
+    return ended.returncode, left, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("worker", "status"), [("sys.exit(3)", 3), ("die()", KILLED), ("os.abort()", 128 + 6)]
+)
+def test_it_ends_with_the_status_of_its_worker(worker: str, status: int) -> None:
+    assert supervised(worker) == (status, [], "")
+
+
+def test_killed_worker_has_left_with_its_last_ids() -> None:
+    told = "tell('a'); tell('b'); tell('other', member=2); tell('gone', member=3)"
+    status, left, _ = supervised(f"{told}; tell('', member=3); die()")
+    assert (status, sorted(left)) == (KILLED, ["b", "other"])
+
+
+def test_worker_that_ends_without_a_close_has_left() -> None:
+    assert supervised("tell('a'); sys.exit(1)") == (1, ["a"], "")
+
+
+def test_worker_that_has_left_by_itself_needs_no_helper() -> None:
+    assert supervised("tell('a'); tell(''); sys.exit()") == (0, [], "")
+
+
+def test_identity_that_returns_is_started_again_and_never_left(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    worker = """
+ran = sys.argv[1]
+tell('kept', returns=True)
+if os.path.exists(ran):
+    sys.exit(5)
+open(ran, "w").close()
+tell('dynamic', member=2)
+die()
+"""
+    status, left, errors = supervised(worker, str(ran), life_s_min=0.0)
+    assert (status, left) == (5, ["dynamic"])
+    assert "killed by signal 9; it is started again, because it returns as kept" in errors
+
+
+def test_identity_that_dies_at_once_is_not_started_again() -> None:
+    status, left, errors = supervised("tell('kept', returns=True); die()")
+    assert (status, left) == (KILLED, [])
+    assert "within 10 s of its start, so it is not started again" in errors
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1"])
+def test_signal_is_passed_on(name: str) -> None:
+    worker = f"""
+signal.signal(signal.{name}, lambda *_: sys.exit(7))
+os.kill(os.getppid(), signal.{name})
+signal.pause()
+"""
+    assert supervised(worker) == (7, [], "")
+
+
+def test_worker_killed_while_it_stops_is_not_started_again() -> None:
+    worker = """
+signal.signal(signal.SIGTERM, lambda *_: die())
+tell('kept', returns=True)
+os.kill(os.getppid(), signal.SIGTERM)
+signal.pause()
+"""
+    assert supervised(worker, life_s_min=0.0) == (KILLED, [], "")
+
+
+@pytest.mark.parametrize("said", ["os.getpid()", "os.getppid()"])
+@pytest.mark.skipif(not LINUX, reason="only Linux says which process sent a message")
+def test_member_of_another_process_is_not_left_when_the_worker_dies(said: str) -> None:
+    """Also if it claims to be the worker's: it may be alive."""
+    worker = f"""
+child = os.fork()
+if child == 0:
+    tell('alive', process={said})
+    os._exit(0)
+os.waitpid(child, 0)
+die()
+"""
+    status, left, errors = supervised(worker)
+    assert (status, left) == (KILLED, [])
+    assert "has a member, and is not the worker" in errors
+
+
+@pytest.mark.skipif(
+    not LINUX or os.geteuid() != 0 or shutil.which("unshare") is None,
+    reason="only root may make a namespace of processes",
+)
+def test_as_process_1_it_reaps_orphans_and_leaves_for_them() -> None:
+    worker = """
+assert os.getppid() == 1
+reading, writing = os.pipe()
+parent = os.fork()
+if parent == 0:
+    if os.fork() == 0:
+        while os.getppid() != 1:
+            os.sched_yield()
+        tell('orphan')
+        die()
+    os._exit(0)
+os.close(writing)
+os.waitpid(parent, 0)
+os.read(reading, 1)  # until the orphan is dead
+tell('worker')
+die()
+"""
+    unshare = ("unshare", "--pid", "--fork", "--kill-child")
+    status, left, _ = supervised(worker, before=unshare)
+    assert (status, sorted(left)) == (KILLED, ["orphan", "worker"])
+
+
+def test_unreadable_note_costs_only_itself() -> None:
+    status, left, errors = supervised("os.write(socket, b'garbage'); tell('a'); die()")
+    assert (status, left) == (KILLED, ["a"])
+    assert errors.count("unreadable") == 1
+
+
+def test_ctrl_c_of_a_terminal_is_not_passed_on() -> None:
+    """The terminal sends SIGINT to the worker as well; a second one would abort its clean end.
+
+    This worker left the terminal's processes, so it has only the signals of the supervisor.
+    """
+    worker = """
+os.setpgid(0, 0)
+signal.signal(signal.SIGINT, lambda *_: sys.exit(12))
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(11))
+print(os.getppid(), flush=True)
+signal.pause()
+"""
+    terminal = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+    command = [sys.executable, "-c", SUPERVISE, "10", WORKER + worker]
+    with subprocess.Popen(
+        [sys.executable, "-c", terminal, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        supervisor = int(program.stdout.readline())
+        program.stdin.write(b"\x03")
+        program.stdin.flush()
+        assert program.stdout.read(2) == b"^C"  # the terminal has sent it
+        os.kill(supervisor, signal.SIGTERM)
+        program.stdout.read()
+        assert program.wait(TIMEOUT_S) == 11
+
+
+def test_it_imports_nothing_large_even_when_it_has_left() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SUPERVISE, "10", WORKER + "tell('a'); die()"],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert 'left {"process"' in ended.stdout
+    [modules] = [line.split() for line in ended.stdout.splitlines() if line.startswith("modules")]
+    ours = {name for name in modules if name.startswith("coopgroup")}
+    assert ours == {"coopgroup", "coopgroup.late_names", "coopgroup.supervisor"}
+    large = {"asyncio", "attr", "confluent_kafka", "kafka", "logging", "numpy", "ssl", "subprocess"}
+    assert large & set(modules) == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "line"),
+    [
+        ([], 2, "COMMAND: got nothing, expected a program"),
+        (["-x"], 2, "COMMAND: got -x, expected a program"),
+        (["/no/such/program"], 127, "COMMAND: got /no/such/program, expected a program that"),
+        (["/"], 126, "COMMAND: got /, expected a program that can be started"),
+    ],
+)
+def test_command_that_cannot_be_run_is_refused(
+    arguments: list[str], status: int, line: str
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "coopgroup.supervisor", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert ended.returncode == status
+    assert line in ended.stderr
+    assert ended.stderr.count("\n") == 1
