@@ -165,4 +165,5 @@ def _claim(member: JoinedMember, subscription: Subscription, ours: UserData) -> 
         host=ours.host,
         declined=ours.declined,
         hands_over=ours.hands_over,
+        traits=ours.traits,
     )

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
 from coopgroup.core.model.group import (
     NO_GENERATION,
@@ -34,6 +34,7 @@ from coopgroup.core.model.resource_set import (
     Int64Array,
     ResourceSet,
 )
+from coopgroup.core.model.traits import Traits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +61,7 @@ class MemberClaim:
         host: machine that runs the process, None if unknown.
         declined: warm-ups that its application refused.
         hands_over: whether it leaves permanently, and keeps resources until others are warm.
+        traits: what its application tells about it; see `model.traits`.
         readable: False if the subscription could not be decoded; the other fields are then empty.
     """
 
@@ -77,6 +79,7 @@ class MemberClaim:
     host: str | None = None
     declined: ResourceSet = EMPTY
     hands_over: bool = False
+    traits: Traits = field(factory=dict, hash=False)
     readable: bool = True
 
 
@@ -136,6 +139,7 @@ def _member(claim: MemberClaim) -> GroupMember:
         host=claim.host,
         declined=claim.declined,
         hands_over=claim.hands_over,
+        traits=claim.traits,
     )
 
 
