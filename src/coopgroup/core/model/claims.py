@@ -87,8 +87,16 @@ def resolve_claims(
     claims: Iterable[MemberClaim],
     existing: ResourceSet,
     racks: Mapping[str, Mapping[int, Sequence[str]]] | None = None,
+    weights: Int64Array | None = None,
 ) -> GroupSnapshot:
-    """Build the snapshot of a group from its members' claims."""
+    """Build the snapshot of a group from its members' claims.
+
+    Args:
+        claims: one per member.
+        existing: resources that exist.
+        racks: racks of each resource's replicas by name and index; None if unknown.
+        weights: int64, in the order of `existing`; None for partitions.
+    """
     ordered = sorted(claims, key=lambda claim: claim.member_id)
     owned = [claim.owned for claim in ordered]
     resources, positions = existing, positions_in(existing, owned)
@@ -112,6 +120,7 @@ def resolve_claims(
         claim_members=claim_members,
         claim_resources=claim_resources,
         replica_racks=None if racks is None else ReplicaRacks.build(resources, racks),
+        weights=None if weights is None else _spread(weights, assignable),
     )
     owner, contested = _rightful_owners(group, generations)
     warm_members, warm_resources = _warm_pairs(
@@ -124,6 +133,12 @@ def resolve_claims(
         warm_members=warm_members,
         warm_resources=warm_resources,
     )
+
+
+def _spread(values: Int64Array, places: BoolArray) -> Int64Array:
+    spread = np.zeros(places.size, dtype=np.int64)
+    spread[places] = values
+    return spread
 
 
 def _member(claim: MemberClaim) -> GroupMember:

@@ -148,6 +148,8 @@ class GroupSnapshot:
         replica_racks: racks of the replicas, None if unknown.
         arrivals_per_s: float64 (R,): records that arrive at each resource per second, 0 if unknown;
             None if all rates are unknown.
+        weights: int64 (R,): weights of the catalogue, 0 for resources that it does not list; None
+            for partitions.
         warm_members: int32 (W,): member of each warm pair, ascending by (resource, member) together
             with `warm_resources`.
         warm_resources: int32 (W,): an existing resource that the member is warm for and does not
@@ -165,6 +167,7 @@ class GroupSnapshot:
     claim_resources: Int32Array
     replica_racks: ReplicaRacks | None = None
     arrivals_per_s: Float64Array | None = None
+    weights: Int64Array | None = None
     warm_members: Int32Array = NO_PAIRS
     warm_resources: Int32Array = NO_PAIRS
 

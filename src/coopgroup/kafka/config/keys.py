@@ -276,7 +276,7 @@ _OWN: Final = (
         _OURS,
         None,
         'what the leader\'s assignor is told about this process, such as `{"places": 4}`: a JSON '
-        "object of at most 1,000 bytes, or its text ([use](custom_assignor.md#input-and-output))",
+        "object of at most 1,000 bytes, or its text ([use](custom_assignor.md#places-and-tags))",
         groups=True,
     ),
     Key(
