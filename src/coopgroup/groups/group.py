@@ -80,6 +80,8 @@ class CooperativeGroup:
             The default is `SimplePolicy()`.
         assignor: decides where they go, in the same forms; the default is `WeightedAssignor()`. Use
             the same policy and assignor in all members.
+        member: what assignor and policy are told about this process, such as `{"places": 4}`. It
+            takes precedence over the key `coopgroup.member`.
         more: further keys, which take precedence over those in `configuration`.
 
     Raises:
@@ -106,8 +108,10 @@ class CooperativeGroup:
         on_error: Callable[[WorkFailure], object] | None = None,
         policy: PolicyChoice | None = None,
         assignor: AssignorChoice | None = None,
+        member: Mapping[str, Any] | None = None,
         **more: Any,  # noqa: ANN401  (values of configuration keys)
     ) -> None:
+        more |= {} if member is None else {"coopgroup.member": member}
         merged = merge_configuration(configuration, more)
         when = chosen_policy(merged.get("coopgroup.policy") if policy is None else policy)
         where = chosen_assignor(merged.get("coopgroup.assignor") if assignor is None else assignor)

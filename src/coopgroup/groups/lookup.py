@@ -27,6 +27,7 @@ from coopgroup.core.member import Member
 from coopgroup.core.member.events import CatalogueSeen, RejoinRequested, SubscriptionChanged
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
+from coopgroup.core.model.resource_set import Int64Array
 from coopgroup.groups.catalogue import EVERYTHING, INDEX_MIN, Catalogue
 from coopgroup.kafka.clock import now_s
 from coopgroup.worker import Worker
@@ -133,7 +134,7 @@ class CatalogueLookup:
                 f"another member has seen {self._newest_seen}"
             )
         self.led = catalogue
-        return TopicMetadata(resources=catalogue.resources)
+        return TopicMetadata(resources=catalogue.resources, weights=_weights(catalogue))
 
     def lags(self, resources: ResourceSet) -> Lags:  # noqa: ARG002 - those of the same catalogue
         """Return the weights in place of lags, for assignors that read lags.
@@ -143,8 +144,7 @@ class CatalogueLookup:
         """
         if self.led is None:
             raise LookupError("the catalogue could not be read so far")
-        values = np.array([weight for _, weight in self.led.weights], dtype=np.int64)
-        return Lags(resources=self.led.resources, values=values)
+        return Lags(resources=self.led.resources, values=_weights(self.led))
 
     def close(self) -> None:
         """Stop waiting for a newer catalogue."""
@@ -159,6 +159,10 @@ class CatalogueLookup:
             and not self._closed.wait(_LOOK_AGAIN_S)
         ):
             catalogue = self.look()
+
+
+def _weights(catalogue: Catalogue) -> Int64Array:
+    return np.array([weight for _, weight in catalogue.weights], dtype=np.int64)
 
 
 _STOP_TIMEOUT_S: Final = 2.0

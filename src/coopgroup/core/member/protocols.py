@@ -181,6 +181,7 @@ def _user_data(member: Member, protocol: KafkaProtocol | None, now_ms: int) -> b
                     host=None if warmups is None else member.config.host,
                     declined=EMPTY if warmups is None else warmups.failed,
                     hands_over=member.next_join.hands_over,
+                    traits=member.config.traits,
                 ),
                 index_min=member.config.index_min,
             )
