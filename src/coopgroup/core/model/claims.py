@@ -58,7 +58,7 @@ class MemberClaim:
         warm: resources that it is warm for without owning them; None if it takes no part in
             warm-ups.
         host: machine that runs the process, None if unknown.
-        declined: warm-ups that its application refused.
+        declined: resources that its application declines to start or to warm up.
         hands_over: whether it leaves permanently, and keeps resources until others are warm.
         readable: False if the subscription could not be decoded; the other fields are then empty.
     """
