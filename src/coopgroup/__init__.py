@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     )
     from coopgroup.groups import (
         Catalogue,
+        CatalogueTopic,
         CooperativeGroup,
         GroupResource,
         Leadership,
@@ -67,6 +68,7 @@ __all__ = [
     "AssignorError",
     "BufferUnderflowError",
     "Catalogue",
+    "CatalogueTopic",
     "ConfigurationError",
     "CooperativeConsumer",
     "CooperativeGroup",
@@ -145,6 +147,7 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
             ),
             "coopgroup.groups": (
                 "Catalogue",
+                "CatalogueTopic",
                 "CooperativeGroup",
                 "GroupResource",
                 "Leadership",

@@ -3,6 +3,14 @@
 from coopgroup.groups.catalogue import Catalogue, GroupResource
 from coopgroup.groups.group import CooperativeGroup
 from coopgroup.groups.leadership import Leadership
+from coopgroup.groups.topic import CatalogueTopic
 from coopgroup.groups.work import WorkFailure
 
-__all__ = ["Catalogue", "CooperativeGroup", "GroupResource", "Leadership", "WorkFailure"]
+__all__ = [
+    "Catalogue",
+    "CatalogueTopic",
+    "CooperativeGroup",
+    "GroupResource",
+    "Leadership",
+    "WorkFailure",
+]

@@ -176,12 +176,17 @@ def _marks(
         if resource not in weights:
             raise ConfigurationError("definition", pair, _OF_A_RESOURCE)
         if id(given) not in texts:
-            texts[id(given)] = given, _text(pair, given)
+            texts[id(given)] = given, definition_text(pair, given)
         marks[resource] = texts[id(given)][1], 0
     return marks
 
 
-def _text(pair: object, given: object) -> bytes | str:
+def definition_text(pair: object, given: object) -> bytes | str:
+    """Return a definition in a form that does not change: bytes, or JSON with sorted keys.
+
+    Raises:
+        ConfigurationError: neither bytes nor a JSON value.
+    """
     if isinstance(given, bytes):
         return given
     try:

@@ -29,6 +29,7 @@ from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.declining import Passing
 from coopgroup.groups.lookup import CatalogueLookup, CatalogueWatcher
 from coopgroup.groups.settings import GroupSettings
+from coopgroup.groups.topic import CatalogueTopic
 from coopgroup.groups.work import Callbacks, GroupWork, ResourceCallback, ResourceWork, WorkFailure
 from coopgroup.kafka.clock import now_s, pause
 from coopgroup.kafka.config.settings import merge_configuration
@@ -63,7 +64,8 @@ class CooperativeGroup:
     Args:
         configuration: connection keys of `confluent_kafka`, `group.id` and coopgroup's own.
         catalogue: the resources to share: a `Catalogue`, (name, index) pairs, or a function that
-            returns either and is called repeatedly. Only the leader's catalogue counts in a round.
+            returns either and is called repeatedly, or a `CatalogueTopic`. Only the leader's
+            catalogue counts in a round.
             With a version, no leader decides on an older catalogue than any member has seen.
         start: called with a `GroupResource` to begin work on it; returns when the work has begun.
             It may raise `Decline`, so that another member gets the resource, or `StartFailed`.
@@ -102,7 +104,8 @@ class CooperativeGroup:
         catalogue: Catalogue
         | Mapping[tuple[str, int], int]
         | Iterable[tuple[str, int]]
-        | Callable[[], object],
+        | Callable[[], object]
+        | CatalogueTopic,
         start: ResourceCallback,
         stop: ResourceCallback,
         on_change: ResourceCallback | None = None,
@@ -203,6 +206,9 @@ class CooperativeGroup:
             shared=lambda: self._driver.leader.seen.partitions,
             post=self._driver.post,
         )
+        if isinstance(source, CatalogueTopic):
+            source.open(shared.librdkafka, shared.connection.credentials, sink.warn)
+            opened.callback(source.close)
         opened.callback(self._end_threads)
 
     def _end_threads(self) -> None:
