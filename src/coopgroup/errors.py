@@ -6,11 +6,14 @@ the field, the value and a correct value.
 
 from __future__ import annotations
 
+import math
+
 __all__ = [
     "AssignorError",
     "BufferUnderflowError",
     "ConfigurationError",
     "CoopgroupError",
+    "Decline",
     "DecodeError",
     "EncodeError",
     "InvalidCountError",
@@ -23,6 +26,7 @@ __all__ = [
     "ProcessingError",
     "ProtocolError",
     "RemoteProtocolError",
+    "StartFailed",
     "TopicError",
     "TrailingBytesError",
     "UnsupportedVersionError",
@@ -113,6 +117,34 @@ class RemoteProtocolError(ProtocolError):
 
 class AssignorError(CoopgroupError):
     """An assignor returned a target that violates its contract."""
+
+
+class Decline(CoopgroupError):  # noqa: N818 - raised by the application, as an answer
+    """The application's `start` cannot start a resource here; another member may get it.
+
+    Args:
+        reason: why, for logs and telemetry.
+        for_s: how long no leader gives the resource to this member, in seconds above 0.
+
+    Raises:
+        ConfigurationError: the time is not a number above 0.
+    """
+
+    def __init__(self, reason: str, *, for_s: float = 60.0) -> None:
+        """Check the time."""
+        is_number = isinstance(for_s, int | float) and not isinstance(for_s, bool)
+        if not is_number or not 0 < for_s < math.inf:
+            raise ConfigurationError("for_s", for_s, "seconds above 0")
+        super().__init__(reason)
+        self.for_s = for_s
+
+
+class StartFailed(CoopgroupError):  # noqa: N818 - raised by the application, as an answer
+    """The application's `start` cannot start a resource on any member, such as a wrong definition.
+
+    The resource stays, and is not started again before `CooperativeGroup.restart`, or before its
+    definition changes.
+    """
 
 
 class ProcessingError(CoopgroupError):

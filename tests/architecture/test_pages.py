@@ -302,7 +302,7 @@ def test_page_describes_every_field_of_telemetry_in_the_order_of_a_line() -> Non
     envelope = Envelope(at_ms=1, group="g", member="m", generation=1, record=record)
     assert list(dict(_rows(FIELD, head))) == list(to_json(envelope))[:7]
     assert f"| `schema` | integer | {codec.SCHEMA_VERSION}. " in head
-    assert "`, `".join(StopReason).replace("`, `closed", "` or `closed") in kinds
+    assert "`, `".join(StopReason).replace("`, `changed", "` or `changed") in kinds
 
 
 def test_page_lists_the_further_events_that_the_sources_log() -> None:

@@ -14,10 +14,13 @@ from hypothesis import given, settings
 
 from coopgroup.core.member.effects import GrantResources, LoseResources, RevokeResources
 from coopgroup.core.member.events import LossHandled, RevocationCompleted
+from coopgroup.core.member.parts import LastAssignment
 from coopgroup.core.model import Resource, ResourceSet
+from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.work import Callbacks, ResourceWork, WorkLimits
 
 RESOURCES = (Resource("a", -1), Resource("a", 0), Resource("b", 0))
+CATALOGUE = Catalogue.of(RESOURCES)
 STEPS_MAX = 30
 FAILURES_MAX = 5
 
@@ -43,7 +46,9 @@ class Play:
     calls: list[Callable[[], None]] = field(factory=list)
     failures: int = 0
     steps: int = 0
-    member: Any = field(factory=lambda: SimpleNamespace(claim_generation=1))
+    member: Any = field(
+        factory=lambda: SimpleNamespace(claim_generation=1, last_assignment=LastAssignment())
+    )
     lease_until_s: float = math.inf
     work: ResourceWork = field(init=False)
 
@@ -54,6 +59,8 @@ class Play:
             pool=cast("Any", self),
             write=lambda _: None,
             warn=lambda *_, **__: None,
+            known=lambda: CATALOGUE,
+            look_soon=lambda: None,
         )
         self.work.driver = cast("Any", self)
 

@@ -1,8 +1,16 @@
 """Groups that share named resources instead of partitions, and leadership among processes."""
 
-from coopgroup.groups.catalogue import Catalogue
+from coopgroup.groups.catalogue import Catalogue, GroupResource
 from coopgroup.groups.group import CooperativeGroup
 from coopgroup.groups.leadership import Leadership
+from coopgroup.groups.topic import CatalogueTopic
 from coopgroup.groups.work import WorkFailure
 
-__all__ = ["Catalogue", "CooperativeGroup", "Leadership", "WorkFailure"]
+__all__ = [
+    "Catalogue",
+    "CatalogueTopic",
+    "CooperativeGroup",
+    "GroupResource",
+    "Leadership",
+    "WorkFailure",
+]

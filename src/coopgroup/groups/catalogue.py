@@ -7,9 +7,10 @@ no longer exist.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from operator import index
-from typing import Final, Self, SupportsIndex
+from typing import Any, Final, Self, SupportsIndex, TypeAlias
 
 from attrs import field, frozen
 
@@ -25,22 +26,58 @@ TASKS_MAX: Final = 1_000_000
 _INDEX_MAX: Final = 2**31 - 1
 _NAME_BYTES_MAX: Final = 2**15 - 1
 _INT64_MAX: Final = 2**63 - 1
+_OF_A_RESOURCE: Final = "the definition of a resource in the list"
+
+
+Weights: TypeAlias = tuple[tuple[Resource, int], ...]
+Mark: TypeAlias = tuple[bytes | str | None, int]
+"""A definition as bytes or JSON text, and its life: another number after a deletion."""
+UNDEFINED: Final[Mark] = (None, 0)
+
+
+class GroupResource(Resource):
+    """A resource, as callbacks get it; equal to the `Resource`.
+
+    Attributes:
+        definition: its definition in the catalogue, bytes or a JSON value; None without one. A
+            callback that ends work gets the definition with which the work was started.
+        reason: why work ends: "moved", "deleted", "changed", "closing" or "lost"; "" otherwise.
+    """
+
+    definition: Any
+    reason: str
+
+    def __new__(cls, name: str, index: int, definition: object = None, reason: str = "") -> Self:
+        """Make a resource for a callback."""
+        made = super().__new__(cls, name, index)
+        made.definition = definition
+        made.reason = reason
+        return made
+
+    @classmethod
+    def marked(cls, resource: Resource, mark: Mark, reason: str = "") -> Self:
+        """Make a resource with a copy of its definition, which the callback may change."""
+        given = mark[0]
+        definition = json.loads(given) if isinstance(given, str) else given
+        return cls(resource.name, resource.index, definition, reason)
 
 
 @frozen(kw_only=True)
 class Catalogue:
-    """Resources with their weights, and the version of the list.
+    """Resources with their weights and definitions, and the version of the list.
 
     Made by `Catalogue.of` or `Catalogue.of_connectors`.
 
     Attributes:
         weights: (resource, weight) ascending by resource.
         version: a whole number from 0 up that grows with each change; None without versions.
+        marks: definitions by resource; a resource without one is missing.
     """
 
-    weights: tuple[tuple[Resource, int], ...]
+    weights: Weights
     resources: ResourceSet = field(eq=False)
     version: int | None = None
+    marks: Mapping[Resource, Mark] = field(factory=dict, eq=False, repr=False)
 
     @classmethod
     def of(
@@ -48,6 +85,7 @@ class Catalogue:
         resources: Mapping[tuple[str, int], int] | Iterable[tuple[str, int]],
         *,
         version: int | None = None,
+        definitions: Mapping[tuple[str, int], object] | Mapping[Resource, object] | None = None,
     ) -> Self:
         """Make a catalogue.
 
@@ -55,9 +93,10 @@ class Catalogue:
             resources: (name, index) pairs, or a mapping of these pairs to weights. A weight is a
                 whole number from 0 up; the default is 1.
             version: version of the list; see `Catalogue`.
+            definitions: bytes or JSON values for some of the resources; `start` gets them.
 
         Raises:
-            ConfigurationError: a pair, a weight or the version is invalid.
+            ConfigurationError: a pair, a weight, a definition or the version is invalid.
         """
         weight_of: dict[Resource, int] = {}
         for pair in resources:
@@ -69,13 +108,23 @@ class Catalogue:
             weights=tuple(sorted(weight_of.items())),
             resources=ResourceSet.from_pairs(weight_of),
             version=version,
+            marks=_marks(weight_of, definitions or {}),
         )
 
     @classmethod
     def of_connectors(
-        cls, tasks: Mapping[str, int | Iterable[int]], *, version: int | None = None
+        cls,
+        tasks: Mapping[str, int | Iterable[int]],
+        *,
+        version: int | None = None,
+        definitions: Mapping[str, object] | None = None,
     ) -> Self:
         """List connectors with their tasks: the connector itself is (name, -1), of weight 1.
+
+        Args:
+            tasks: number of tasks of each connector, or the weight of each task.
+            version: version of the list; see `Catalogue`.
+            definitions: definitions by name of the connector, which its tasks share.
 
         Raises:
             ConfigurationError: as `of`.
@@ -87,7 +136,11 @@ class Catalogue:
             weights[name, INDEX_MIN] = 1
             each = _weights_of(name, given)
             weights.update({(name, task): weight for task, weight in enumerate(each)})
-        return cls.of(weights, version=version)
+        told = definitions or {}
+        for unknown in told.keys() - tasks.keys():
+            raise ConfigurationError("definition", unknown, _OF_A_RESOURCE)
+        shared = {pair: told[pair[0]] for pair in weights if pair[0] in told}
+        return cls.of(weights, version=version, definitions=shared)
 
     @classmethod
     def read(cls, given: object) -> Self:
@@ -102,9 +155,44 @@ class Catalogue:
             return cls.of(given)
         raise ConfigurationError("catalogue", given, "a Catalogue, or (name, index) pairs")
 
+    def mark(self, resource: Resource) -> Mark:
+        """Return the definition of a resource, for a comparison with an earlier one."""
+        return self.marks.get(resource, UNDEFINED)
+
     def is_behind(self, version: int | None) -> bool:
         """Return whether a version is newer than this catalogue."""
         return version is not None and (self.version is None or self.version < version)
+
+
+def _marks(
+    weights: Mapping[Resource, int],
+    definitions: Mapping[tuple[str, int], object] | Mapping[Resource, object],
+) -> dict[Resource, Mark]:
+    """Keep definitions as text: the application may change its own objects in place."""
+    marks: dict[Resource, Mark] = {}
+    texts: dict[int, tuple[object, bytes | str]] = {}  # tasks of a connector share one object
+    for pair, given in definitions.items():
+        resource = Resource(*pair) if isinstance(pair, tuple) else pair
+        if resource not in weights:
+            raise ConfigurationError("definition", pair, _OF_A_RESOURCE)
+        if id(given) not in texts:
+            texts[id(given)] = given, definition_text(pair, given)
+        marks[resource] = texts[id(given)][1], 0
+    return marks
+
+
+def definition_text(pair: object, given: object) -> bytes | str:
+    """Return a definition in a form that does not change: bytes, or JSON with sorted keys.
+
+    Raises:
+        ConfigurationError: neither bytes nor a JSON value.
+    """
+    if isinstance(given, bytes):
+        return given
+    try:
+        return json.dumps(given, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise ConfigurationError(f"definition of {pair!r}", given, "bytes or JSON") from None
 
 
 def _resource(pair: object) -> Resource:

@@ -26,8 +26,10 @@ from coopgroup.core.policies.eager import EagerPolicy
 from coopgroup.core.policies.simple import SimplePolicy
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.catalogue import Catalogue
+from coopgroup.groups.declining import Passing
 from coopgroup.groups.lookup import CatalogueLookup, CatalogueWatcher
 from coopgroup.groups.settings import GroupSettings
+from coopgroup.groups.topic import CatalogueTopic
 from coopgroup.groups.work import Callbacks, GroupWork, ResourceCallback, ResourceWork, WorkFailure
 from coopgroup.kafka.clock import now_s, pause
 from coopgroup.kafka.config.settings import merge_configuration
@@ -62,11 +64,17 @@ class CooperativeGroup:
     Args:
         configuration: connection keys of `confluent_kafka`, `group.id` and coopgroup's own.
         catalogue: the resources to share: a `Catalogue`, (name, index) pairs, or a function that
-            returns either and is called repeatedly. Only the leader's catalogue counts in a round.
+            returns either and is called repeatedly, or a `CatalogueTopic`. Only the leader's
+            catalogue counts in a round.
             With a version, no leader decides on an older catalogue than any member has seen.
-        start: called with a `Resource` to begin work on it; returns when the work has begun.
-        stop: called with a `Resource` to end work on it; returns when this process has stopped,
-            flushed and cleaned up. Only then may another process get the resource.
+        start: called with a `GroupResource` to begin work on it; returns when the work has begun.
+            It may raise `Decline`, so that another member gets the resource, or `StartFailed`.
+        stop: called with a `GroupResource` to end work on it; returns when this process has
+            stopped, flushed and cleaned up. Only then may another process get the resource.
+            `reason` of the argument says why.
+        on_change: called with a `GroupResource` whose definition has changed, or that was deleted
+            and created again; returns when the work follows the new definition. Without it, `stop`
+            and then `start` are called.
         lost: called with a `Resource` that another process may own already. The work must end
             immediately, and write nothing. Without it, `stop` is called instead.
         warm: called with a `Resource` of another process to restore its state (a warm-up), or to
@@ -98,9 +106,11 @@ class CooperativeGroup:
         catalogue: Catalogue
         | Mapping[tuple[str, int], int]
         | Iterable[tuple[str, int]]
-        | Callable[[], object],
+        | Callable[[], object]
+        | CatalogueTopic,
         start: ResourceCallback,
         stop: ResourceCallback,
+        on_change: ResourceCallback | None = None,
         lost: ResourceCallback | None = None,
         warm: ResourceCallback | None = None,
         cool: ResourceCallback | None = None,
@@ -118,7 +128,13 @@ class CooperativeGroup:
         when = SimplePolicy() if when is None else when
         where = WeightedAssignor() if where is None else where
         callbacks = Callbacks(
-            start=start, stop=stop, lost=lost or stop, on_error=on_error, warm=warm, cool=cool
+            start=start,
+            stop=stop,
+            lost=lost or stop,
+            on_error=on_error,
+            change=on_change,
+            warm=warm,
+            cool=cool,
         )
         callbacks.check()
         self._found = _found(found, callbacks, when)
@@ -143,7 +159,7 @@ class CooperativeGroup:
         self,
         opened: ExitStack,
         settings: GroupSettings,
-        source: Callable[[], object],
+        source: Callable[[], object] | Catalogue,
         callbacks: Callbacks,
         assignor: Assignor,
         policy: Policy,
@@ -153,7 +169,10 @@ class CooperativeGroup:
         name = f"coopgroup-work-{shared.member.group_id}"
         self._pool = Worker(name, _THREADS_MAX)
         self._lookup = CatalogueLookup(
-            source=source, timeout_ms=shared.lookup_timeout_ms, warn=sink.warn
+            source=source if callable(source) else lambda: source,
+            timeout_ms=shared.lookup_timeout_ms,
+            warn=sink.warn,
+            known=None if callable(source) else source,
         )
 
         def write(record: Record) -> None:  # the driver is made below
@@ -165,16 +184,20 @@ class CooperativeGroup:
             pool=self._pool,
             write=write,
             warn=sink.warn,
+            known=lambda: self._lookup.known,
+            look_soon=self.refresh,
         )
+        self._lookup.on_read = self._work.take_catalogue
         self._driver = GroupDriver(
             settings=shared,
-            assignor=assignor,
+            assignor=Passing(assignor),
             policy=policy,
             lookup=self._lookup,
             sink=sink,
             slot=slot,
             application=self._work,
             read=self._lookup.read,
+            complete=self._lookup.complete,
         )
         self._work.driver = self._driver
         self._probe = MemberProbe(self._driver, GroupWork(self._work))
@@ -187,6 +210,9 @@ class CooperativeGroup:
             shared=lambda: self._driver.leader.seen.partitions,
             post=self._driver.post,
         )
+        if isinstance(source, CatalogueTopic):
+            source.open(shared.librdkafka, shared.connection.credentials, sink.warn)
+            opened.callback(source.close)
         opened.callback(self._end_threads)
 
     def _end_threads(self) -> None:
@@ -342,6 +368,14 @@ class CooperativeGroup:
         """Return the resources that this process should work on at this moment, ascending."""
         return tuple(self._work.held())
 
+    def failed(self) -> dict[Resource, str]:
+        """Return the resources here whose `start` raised `StartFailed`, with the reason."""
+        return self._work.failed()
+
+    def restart(self, resource: tuple[str, int]) -> bool:
+        """Start a resource again whose `start` raised `StartFailed` here; return whether it had."""
+        return self._work.restart(resource)
+
     def warmups(self) -> tuple[Resource, ...]:
         """Return the warm-ups that the group wants of this process, warm or not, ascending.
 
@@ -415,8 +449,7 @@ def _found(
     return None
 
 
-def _source(catalogue: object) -> Callable[[], object]:
+def _source(catalogue: object) -> Callable[[], object] | Catalogue:
     if callable(catalogue) and not isinstance(catalogue, type):
         return catalogue
-    fixed = Catalogue.read(catalogue)
-    return lambda: fixed
+    return Catalogue.read(catalogue)

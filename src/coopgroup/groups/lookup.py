@@ -25,10 +25,12 @@ from attrs import define, field
 from coopgroup.core.leader import Lags, RoundRequest, TopicMetadata, read_members
 from coopgroup.core.member import Member
 from coopgroup.core.member.events import CatalogueSeen, RejoinRequested, SubscriptionChanged
-from coopgroup.core.model import ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.model.resource_set import Int64Array
-from coopgroup.groups.catalogue import EVERYTHING, INDEX_MIN, Catalogue
+from coopgroup.core.protocol.assignment import with_catalogue_version
+from coopgroup.core.session import RoundDecided
+from coopgroup.groups.catalogue import EVERYTHING, INDEX_MIN, Catalogue, Weights
 from coopgroup.kafka.clock import now_s
 from coopgroup.worker import Worker
 
@@ -46,14 +48,19 @@ class CatalogueLookup:
     Attributes:
         source: the application's function; called on threads of the group.
         timeout_ms: how long a leader with an outdated catalogue waits.
+        known: the newest catalogue that was read; a fixed one is known before.
         led: the catalogue of the last round led here; None before the first.
+        on_read: called after each read that changed the known catalogue.
     """
 
     source: Callable[[], object]
     timeout_ms: int
     warn: Callable[..., None]
-    known: Catalogue | None = field(default=None, init=False)
+    known: Catalogue | None = None
     led: Catalogue | None = field(default=None, init=False)
+    on_read: Callable[[], None] = field(default=lambda: None, init=False)
+    # Resources whose owners decline to start them.
+    _passed_on: ResourceSet = field(default=EMPTY, init=False)
     _newest_seen: int | None = field(default=None, init=False)
     # Since when only one member says that the catalogue is outdated; None otherwise.
     _alone_since_s: float | None = field(default=None, init=False)
@@ -67,6 +74,7 @@ class CatalogueLookup:
         if not self._one_look.acquire(timeout=self.timeout_ms / 1000):
             self.warn("catalogue_unavailable", error="an earlier look has not ended yet")
             return self.known
+        before = self.known
         try:
             found = Catalogue.read(self.source())
             self._take(found)
@@ -74,6 +82,8 @@ class CatalogueLookup:
             self.warn("catalogue_unavailable", error=repr(error))
         finally:
             self._one_look.release()
+        if self.known is not before:
+            self.on_read()
         return self.known
 
     def _take(self, found: Catalogue) -> None:
@@ -94,6 +104,8 @@ class CatalogueLookup:
         self._newest_seen = max(seen, default=None)
         self._catch_up()
         self._pass_over_one(seen)
+        declined = [claim.owned & claim.declined for claim in request.claims if claim.declined]
+        self._passed_on = ResourceSet.union_all(declined)
         # Include the claimed names: if the catalogue is unavailable, all members keep their
         # resources.
         names = {name for claim in request.claims for name in claim.owned.names}
@@ -122,6 +134,9 @@ class CatalogueLookup:
     def metadata(self, topics: Iterable[str]) -> TopicMetadata:  # noqa: ARG002 - all or nothing
         """Return the resources of the catalogue.
 
+        A resource whose owner declines to start it is left out of one round: every policy makes
+        its owner give it up immediately. In the next round it is new, and goes to another member.
+
         Raises:
             LookupError: the catalogue is unknown, or another member has seen a newer one.
         """
@@ -134,7 +149,8 @@ class CatalogueLookup:
                 f"another member has seen {self._newest_seen}"
             )
         self.led = catalogue
-        return TopicMetadata(resources=catalogue.resources, weights=_weights(catalogue))
+        resources = catalogue.resources - self._passed_on
+        return TopicMetadata(resources=resources, weights=self.lags(resources).aligned(resources))
 
     def lags(self, resources: ResourceSet) -> Lags:  # noqa: ARG002 - those of the same catalogue
         """Return the weights in place of lags, for assignors that read lags.
@@ -145,6 +161,19 @@ class CatalogueLookup:
         if self.led is None:
             raise LookupError("the catalogue could not be read so far")
         return Lags(resources=self.led.resources, values=_weights(self.led))
+
+    def complete(self, outcome: RoundDecided) -> RoundDecided:
+        """Add the version of the catalogue, so that members start nothing that they do not know."""
+        version = None if self.led is None else self.led.version
+        if version is None:
+            return outcome
+        assignments = tuple(
+            (member_id, with_catalogue_version(content, version))
+            for member_id, content in outcome.decision.assignments
+        )
+        return attrs.evolve(
+            outcome, decision=attrs.evolve(outcome.decision, assignments=assignments)
+        )
 
     def close(self) -> None:
         """Stop waiting for a newer catalogue."""
@@ -189,7 +218,9 @@ class CatalogueWatcher:
     _started: bool = field(default=False, init=False)
     _stopped: bool = field(default=False, init=False)
     _is_wanted: bool = field(default=False, init=False)
-    _asked_for: Catalogue | None = field(default=None, init=False)
+    _asked_for: Weights | None = field(default=None, init=False)
+    # The present list, and the first version in which this member saw it.
+    _list: tuple[Weights | None, int | None] = field(default=(None, None), init=False)
     _said: int | None = field(default=None, init=False)
     _unsaid_since_s: float | None = field(default=None, init=False)
     _first_generation: int = field(default=_NO_GENERATION, init=False)
@@ -234,15 +265,19 @@ class CatalogueWatcher:
             self._ask(catalogue)
 
     def _say(self, catalogue: Catalogue | None) -> None:
-        if catalogue is not None and catalogue.version != self._said:
+        if catalogue is None:
+            return
+        if catalogue.weights != self._list[0]:
+            self._list = catalogue.weights, catalogue.version
+        if catalogue.version != self._said:
             self._said = catalogue.version
             self.post(CatalogueSeen(version=catalogue.version))
 
     def _ask(self, catalogue: Catalogue) -> None:
         """Request a round if the group shares other resources than the catalogue's."""
         if self.leads():
-            if not self._is_shared(catalogue) and catalogue != self._asked_for:
-                self._asked_for = catalogue
+            if not self._is_shared(catalogue) and catalogue.weights != self._asked_for:
+                self._asked_for = catalogue.weights
                 self.post(RejoinRequested(reason="the catalogue changed"))
             return
         if catalogue.version is None or self._is_told(catalogue.version):
@@ -255,7 +290,7 @@ class CatalogueWatcher:
             self.post(RejoinRequested(reason="a newer catalogue than the group's"))
 
     def _is_told(self, version: int) -> bool:
-        """Return whether this member has reported a version to the leader of a round."""
+        """Return whether the leader of a round has heard of a version, or has shared its list."""
         member = self.member()
         if self._first_generation == _NO_GENERATION:
             self._first_generation = member.claim_generation
@@ -263,8 +298,13 @@ class CatalogueWatcher:
             member.config.instance_id is not None
             and member.claim_generation == self._first_generation
         )
-        return version == member.last_join.catalogue_version and not may_be_unheard
+        if version == member.last_join.catalogue_version and not may_be_unheard:
+            return True
+        led, since = member.last_assignment.catalogue_version, self._list[1]
+        return led is not None and since is not None and led >= since
 
     def _is_shared(self, catalogue: Catalogue) -> bool:
         led = self.lookup.led
-        return catalogue.resources == self.shared() if led is None else catalogue == led
+        if led is None:
+            return catalogue.resources == self.shared()
+        return catalogue.weights == led.weights  # a changed definition needs no round

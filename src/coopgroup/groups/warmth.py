@@ -25,6 +25,7 @@ from attrs import define, field
 from coopgroup.core.member.events import WarmedUp, WarmupFailed
 from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.core.session import one_line
+from coopgroup.groups.catalogue import GroupResource
 
 Reporter: TypeAlias = Callable[[Resource, str, BaseException, str], None]
 # Urgency of a job: ending comes before starting, and starting before warming up.
@@ -61,15 +62,17 @@ class ResourceWarmth:
         post: gives a report to the group's thread.
         report: reports a callback that raised.
         idle: called when the last callback of an assigned resource has returned.
+        described: returns a resource with its definition, for a callback.
     """
 
-    warm: Callable[[Resource], object] | None
-    cool: Callable[[Resource], object] | None
+    warm: Callable[[GroupResource], object] | None
+    cool: Callable[[GroupResource], object] | None
     submit: Callable[[int, Callable[[], None]], None]
     changing: Callable[[], AbstractContextManager[None]]
     post: Callable[[WarmedUp | WarmupFailed], None]
     report: Reporter
     idle: Callable[[Resource], None]
+    described: Callable[[Resource], GroupResource]
     _entries: dict[Resource, _WarmUp] = field(factory=dict, init=False)
 
     def is_busy(self, resource: Resource) -> bool:
@@ -122,7 +125,7 @@ class ResourceWarmth:
         failure: BaseException | None = None
         try:
             if callback is not None:
-                callback(resource)
+                callback(self.described(resource))
         except BaseException as error:  # noqa: BLE001 -- the application's own, reported below
             failure = error
         words = "" if failure is None else one_line(failure)  # this runs the application's code

@@ -7,9 +7,16 @@ not, callbacks in progress). After each change of either, the next step follows 
     a callback is in progress   wait for it: two callbacks of a resource never run concurrently
     runs, and should not        `lost` if the grant has ended (the lease, an overdue stop) when a
                                 thread is free for the call, else `stop`
-    runs, and should            nothing
-    does not run, and should    `start`
+    runs, and should            nothing, or `change` if its definition has changed
+    does not run, and should    `start`, unless `start` has declined it or has failed permanently
     does not run, nor should    done: tell the group that a revoked resource has stopped
+
+A leader may have read a newer catalogue than this member. The member then reads again before it
+starts a resource, because it would start it with an old definition, or without one. It also reads
+before it stops one, because `stop` says whether the resource was deleted. Both waits are limited.
+
+A declined resource stays with this member until the leader has given it to another one. Meanwhile
+the member tells all leaders that it declined, and for how long it will.
 
 A callback that raises is reported and repeated with growing delays; a changed wish repeats it
 immediately. A stop has a time limit: after it, the resource counts as lost and moves to another
@@ -48,12 +55,15 @@ from coopgroup.core.member.effects import (
 from coopgroup.core.member.events import (
     LossHandled,
     RevocationCompleted,
+    StartsDeclined,
     SubscriptionChanged,
     WarmedUp,
     WarmupFailed,
 )
 from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.core.session import one_line
+from coopgroup.errors import Decline, StartFailed
+from coopgroup.groups.catalogue import UNDEFINED, Catalogue, GroupResource, Mark
 from coopgroup.groups.warmth import ResourceWarmth
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.health.probe import WorkSample
@@ -70,7 +80,7 @@ from coopgroup.telemetry import (
 )
 from coopgroup.worker import URGENT, Worker
 
-ResourceCallback: TypeAlias = "Callable[[Resource], object]"
+ResourceCallback: TypeAlias = "Callable[[GroupResource], object]"
 
 
 @frozen(kw_only=True)
@@ -79,9 +89,10 @@ class WorkFailure:
 
     Attributes:
         resource: the resource; None if the membership itself has ended.
-        action: the callback that raised: "start", "stop", "lost", "warm" or "cool"; "membership".
+        action: the callback that raised: "start", "stop", "lost", "change", "warm" or "cool";
+            "membership".
         attempts: number of consecutive failures; the callback is tried again after each, except
-            "warm" and "cool".
+            "warm", "cool", and "start" after a `Decline` or a `StartFailed`.
     """
 
     resource: Resource | None
@@ -98,6 +109,7 @@ class Callbacks:
     stop: ResourceCallback
     lost: ResourceCallback
     on_error: Callable[[WorkFailure], object] | None
+    change: ResourceCallback | None = None
     warm: ResourceCallback | None = None
     cool: ResourceCallback | None = None
 
@@ -111,7 +123,8 @@ class Callbacks:
             callback = getattr(self, one.name)
             is_optional = one.name not in {"start", "stop"}
             if not callable(callback) and not (callback is None and is_optional):
-                raise TypeError(f"{one.name} expects a callable")
+                name = "on_change" if one.name == "change" else one.name
+                raise TypeError(f"{name} expects a callable")
 
 
 @define(eq=False)
@@ -172,6 +185,7 @@ class Action(enum.Enum):
     LOST = 0
     STOP = 1
     START = 2
+    CHANGE = 3
 
 
 @define(eq=False)
@@ -182,10 +196,24 @@ class Work:
         token: generation in which it was granted.
         is_stale: whether the running work belongs to a grant that has ended.
         is_told: whether telemetry has reported that it runs.
+        version: version of the catalogue that the leader read for the grant; None without one.
+        mark: definition with which it was started last.
+        is_changed: whether the definition has changed since.
+        is_deleted: whether the catalogue has not had it at some time since.
+        refusal: why `start` refused it; None if it did not.
+        waits_since_s: since when it waits for a newer catalogue; infinite if it does not.
+        is_waiting_told: whether that wait has been reported.
     """
 
     resource: Resource
     token: int
+    version: int | None = None
+    mark: Mark = UNDEFINED
+    is_changed: bool = False
+    is_deleted: bool = False
+    refusal: Decline | StartFailed | None = None
+    waits_since_s: float = math.inf
+    is_waiting_told: bool = False
     wish: Wish = Wish.RUN
     runs: bool = False
     is_stale: bool = False
@@ -204,17 +232,20 @@ class Work:
         if self.runs and (self.is_stale or self.wish is not Wish.RUN):
             is_lost = self.is_stale or self.wish is Wish.END
             return Action.LOST if is_lost else Action.STOP
-        return Action.START if self.wish is Wish.RUN and not self.runs else None
+        if self.runs:
+            return Action.CHANGE if self.is_changed else None
+        return Action.START if self.wish is Wish.RUN and self.refusal is None else None
 
     def want(self, wish: Wish, reason: StopReason = StopReason.REVOKED) -> None:
         """Change the wish; a callback that failed before is tried again immediately."""
         self.wish, self.reason, self.began_s = wish, reason, now_s()
         self.is_revoked = self.is_warned = False
+        self.waits_since_s = math.inf
         self.attempts, self.retry_at_s = 0, 0.0
 
-    def finished(self, action: Action) -> None:
+    def finished(self, *, runs: bool) -> None:
         """Note that a callback has returned; another one may still hang."""
-        self.runs = action is Action.START
+        self.runs = runs
         self.is_stale = self.is_stale if self.runs else self.busy > 0
         self.attempts, self.retry_at_s = 0, 0.0
 
@@ -228,6 +259,12 @@ _UNTOLD_MAX: Final = 10_000
 _TOLD_S: Final = 1.0
 # Time after which calls that wait for a free thread are worth a warning.
 _NO_THREAD_WARN_S: Final = 10.0
+# Time between two reads of a member that needs a newer catalogue.
+_READ_AGAIN_S: Final = 0.5
+# Time after which such a wait is worth a warning.
+_BEHIND_WARN_S: Final = 5.0
+# How long a stop waits for the catalogue that says whether the resource was deleted.
+_STOP_BEHIND_S: Final = 2.0
 
 
 @frozen(kw_only=True)
@@ -237,22 +274,31 @@ class WorkLimits:
     Attributes:
         stop_s: time limit of a stop; after it, the resource is lost.
         retry_s: the first delay after a callback has raised; it doubles with each try.
+        behind_s: how long `start` waits for a newer catalogue; the member then declines.
     """
 
     stop_s: float
     retry_s: float = 0.5
     retry_max_s: float = 60.0
+    behind_s: float = 30.0
 
 
 @define(eq=False)
 class ResourceWork:
-    """All work of one member; takes the group's notices (`kafka.membership.ports.Application`)."""
+    """All work of one member; takes the group's notices (`kafka.membership.ports.Application`).
+
+    Attributes:
+        known: returns the catalogue that this member read last.
+        look_soon: reads the catalogue again.
+    """
 
     callbacks: Callbacks
     limits: WorkLimits
     pool: Worker
     write: Callable[[Record], None]
     warn: Callable[..., None]
+    known: Callable[[], Catalogue | None]
+    look_soon: Callable[[], None]
     driver: GroupDriver = field(init=False)
     failure: FailMember | None = field(default=None, init=False)
     _calls: Calls = field(init=False)
@@ -260,6 +306,9 @@ class ResourceWork:
     _works: dict[Resource, Work] = field(factory=dict, init=False)
     _is_closing: bool = field(default=False, init=False)
     _hands_over: bool = field(default=False, init=False)
+    # Declined resources: until when, and the refusal.
+    _declines: dict[Resource, tuple[float, Decline]] = field(factory=dict, init=False)
+    _read_again_s: float = field(default=math.inf, init=False)
     # Value of `waits_since_s` at the last warning about waiting calls.
     _warned_since_s: float = field(default=math.inf, init=False)
     _changed: threading.Condition = field(
@@ -283,6 +332,7 @@ class ResourceWork:
             post=self._post,
             report=self._report_warmth,
             idle=self._start_idle,
+            described=self._described,
         )
 
     # --- what the application asks ----------------------------------------------------------------
@@ -290,7 +340,30 @@ class ResourceWork:
     def holds(self, resource: tuple[str, int]) -> bool:
         """Return whether a resource should be worked on at this moment."""
         work = self._owned(resource)
-        return work is not None and work.wish is Wish.RUN
+        return work is not None and self._should_run(work)
+
+    def _should_run(self, work: Work) -> bool:
+        is_ending = work.is_changed and self.callbacks.change is None
+        return work.wish is Wish.RUN and work.refusal is None and not is_ending
+
+    def failed(self) -> dict[Resource, str]:
+        """Return the resources whose `start` has failed permanently, with the reason."""
+        with self._changing():
+            return {
+                one.resource: str(one.refusal)
+                for one in self._works.values()
+                if isinstance(one.refusal, StartFailed)
+            }
+
+    def restart(self, resource: tuple[str, int]) -> bool:
+        """Start a resource again that has failed permanently; return whether it had."""
+        with self._changing():
+            work = self._works.get(Resource(*resource))
+            if work is None or not isinstance(work.refusal, StartFailed):
+                return False
+            work.refusal = None
+            self._go_on(work)
+            return True
 
     def token(self, resource: tuple[str, int]) -> int | None:
         """Return the generation of a resource's grant; None if another member might have it."""
@@ -379,10 +452,27 @@ class ResourceWork:
     def clear(self) -> None:
         """Do nothing: when the group is left, all work has been stopped before."""
 
+    def take_catalogue(self) -> None:
+        """Continue what waited for the catalogue, and change what has another definition."""
+        with self._changing():
+            known = self.known()
+            for work in tuple(self._works.values()):
+                if known is None or work.resource not in known.resources:
+                    work.is_deleted = True
+                elif work.is_deleted or known.mark(work.resource) != work.mark:
+                    work.is_changed, work.is_deleted = True, False
+                    work.attempts, work.retry_at_s = 0, 0.0
+                    if isinstance(work.refusal, StartFailed):
+                        work.refusal = None  # the new definition may be right
+                self._go_on(work)
+            self._remind()
+
     def wake(self) -> None:
         """Repeat failed callbacks, end overdue stops, and warn of waiting calls."""
         now = now_s()
         with self._changing():
+            self._read_again(now)
+            self._forget_declines(now)
             for work in tuple(self._works.values()):
                 if self._stops_late(work, now, 1.0):
                     self._warn_later("stop_never_finished", resources=_said(work.resource))
@@ -405,12 +495,15 @@ class ResourceWork:
         if self._is_closing:
             self._hand_over()
             return
+        version = self.driver.member.last_assignment.catalogue_version
         for resource in resources:
             work = self._works.get(resource)
             if work is None:
                 work = self._works[resource] = Work(resource=resource, token=token)
+                if resource in self._declines:
+                    work.refusal = self._declines[resource][1]
             work.want(Wish.RUN)
-            work.token = token
+            work.token, work.version = token, version
             self._go_on(work)
         self._warmth.leave_to_work(resources)
 
@@ -433,6 +526,7 @@ class ResourceWork:
             if work is not None:
                 if work.wish is Wish.RUN:
                     work.want(Wish.STOP)
+                    work.version = self.driver.member.last_assignment.catalogue_version
                 work.is_revoked = True
                 self._go_on(work)
 
@@ -451,18 +545,117 @@ class ResourceWork:
         if action is Action.START and self._warmth.is_busy(work.resource):
             return  # `_start_idle` continues
         if action is not None:
-            if now_s() >= work.retry_at_s:
+            if now_s() >= work.retry_at_s and not self._awaits_catalogue(work, action):
                 self._begin(work, action)
         elif work.wish is not Wish.RUN:
             self._end(work)
 
     def _begin(self, work: Work, action: Action) -> None:
         work.busy += 1
+        if action is Action.CHANGE:
+            work.began_s = now_s()
         self._calls.submit(action.value, partial(self._run, work, action))
+
+    def _awaits_catalogue(self, work: Work, action: Action) -> bool:
+        """Return whether a callback must wait until this member has read a newer catalogue."""
+        known = self.known()
+        is_behind = known is None or known.is_behind(work.version)
+        if action is Action.START:
+            waits = is_behind or known is None or work.resource not in known.resources
+        else:
+            is_late = now_s() >= work.began_s + _STOP_BEHIND_S
+            waits = action is Action.STOP and work.is_revoked and is_behind and not is_late
+        if not waits:
+            work.waits_since_s, work.is_waiting_told = math.inf, False
+        elif math.isinf(work.waits_since_s):
+            work.waits_since_s = now_s()
+            self._read_again_s = min(self._read_again_s, now_s())
+            self._remind()
+        return waits
+
+    def _read_again(self, now: float) -> None:
+        """Read the catalogue again for work that waits, warn of long waits, and end them."""
+        if now < self._read_again_s:
+            return
+        waiting = [one for one in self._works.values() if not math.isinf(one.waits_since_s)]
+        self._read_again_s = now + _READ_AGAIN_S if waiting else math.inf
+        for work in waiting:
+            if work.wish is not Wish.RUN:
+                continue
+            if now >= work.waits_since_s + self.limits.behind_s:
+                work.waits_since_s = math.inf
+                self._decline(work, Decline("the catalogue here does not have it"))
+            elif not work.is_waiting_told and now >= work.waits_since_s + _BEHIND_WARN_S:
+                work.is_waiting_told = True
+                known = self.known()
+                self._warn_later(
+                    "catalogue_behind",
+                    resources=_said(work.resource),
+                    known=None if known is None else known.version,
+                    wanted=work.version,
+                )
+        if waiting:
+            self.look_soon()
+
+    def _decline(self, work: Work, refusal: Decline) -> None:
+        """Ask the group to give a resource to another member, for some time."""
+        work.refusal = refusal
+        self._declines[work.resource] = now_s() + refusal.for_s, refusal
+        self._tell_refusal(work, refusal)
+        self.driver.post(StartsDeclined(resources=ResourceSet.from_pairs(self._declines)))
+
+    def _forget_declines(self, now: float) -> None:
+        """End what was declined long enough: this member gets it again, or tries it again."""
+        over = [one for one, (until_s, _) in self._declines.items() if now >= until_s]
+        if not over:
+            return
+        for resource in over:
+            del self._declines[resource]
+            work = self._works.get(resource)
+            if work is not None and isinstance(work.refusal, Decline):
+                work.refusal = None  # no other member could have it
+        self.driver.post(StartsDeclined(resources=ResourceSet.from_pairs(self._declines)))
+
+    def _tell_refusal(self, work: Work, refusal: Decline | StartFailed) -> None:
+        resources = ResourceSet.from_pairs([work.resource])
+        said = one_line(refusal)
+        self._tell(WorkFailed(resources=resources, action="start", error=said, attempts=1))
+        self._report(WorkFailure(resource=work.resource, action="start", error=refusal, attempts=1))
+
+    def _described(self, resource: Resource) -> GroupResource:
+        """Return a resource with its present definition."""
+        known = self.known()
+        mark = UNDEFINED if known is None else known.mark(resource)
+        return GroupResource.marked(resource, mark)
+
+    def _prepared(self, work: Work, action: Action) -> GroupResource:
+        """Return the argument of a callback; what begins takes the present definition."""
+        known = self.known()
+        is_listed = known is not None and work.resource in known.resources
+        begins = action is Action.START or (
+            action is Action.CHANGE and self.callbacks.change is not None
+        )
+        if begins:
+            work.is_changed = work.is_deleted = False
+            if known is not None and is_listed:
+                work.mark = known.mark(work.resource)
+            return GroupResource.marked(work.resource, work.mark)
+        if action is Action.LOST:
+            reason = "lost"
+        elif action is Action.CHANGE:
+            reason = "changed"
+        elif work.reason is StopReason.REVOKED:
+            reason = "moved" if is_listed else "deleted"
+        else:
+            reason = "closing"
+        return GroupResource.marked(work.resource, work.mark, reason)
 
     def _run(self, work: Work, action: Action) -> None:
         with self._changing():
-            if action is Action.STOP and now_s() >= self.driver.lease_until_s:
+            ends = action is Action.STOP or (
+                action is Action.CHANGE and self.callbacks.change is None
+            )
+            if ends and now_s() >= self.driver.lease_until_s:
                 # The process was frozen: a flush in `stop` would run beside the next owner.
                 work.is_stale, work.reason = True, StopReason.LOST
             abandons = action is Action.LOST and work.is_stale
@@ -472,10 +665,11 @@ class ResourceWork:
                 return
             if action is Action.START:
                 work.is_stale = False  # it begins under the current grant
-        callback: ResourceCallback = getattr(self.callbacks, action.name.lower())
+            given = self._prepared(work, action)
+        callback = self._callback(action)
         failure: BaseException | None = None
         try:
-            callback(work.resource)
+            callback(given)
         except BaseException as error:  # noqa: BLE001 -- the application's own, reported below
             failure = error
         # this runs the application's code, too
@@ -483,13 +677,39 @@ class ResourceWork:
         with self._changing():
             work.busy -= 1
             if failure is None:
-                work.finished(action)
+                work.finished(runs=action is Action.START or (action is Action.CHANGE and not ends))
+                if action is Action.CHANGE and ends:
+                    self._tell_stopped(work, StopReason.CHANGED)
                 self._tell_started(work)
+            elif action is Action.START and isinstance(failure, Decline | StartFailed):
+                self._refuse(work, failure)
             else:
+                work.is_changed |= action is Action.CHANGE  # it has not followed the definition
                 self._back_off(work, action, failure, words)
             self._go_on(work)
             if failure is not None:
                 self._remind()
+
+    def _callback(self, action: Action) -> ResourceCallback:
+        callbacks = self.callbacks
+        match action:
+            case Action.LOST:
+                return callbacks.lost
+            case Action.START:
+                return callbacks.start
+            case Action.CHANGE if callbacks.change is not None:
+                return callbacks.change
+            case _:
+                return callbacks.stop  # after a change, `start` follows
+
+    def _refuse(self, work: Work, refusal: Decline | StartFailed) -> None:
+        if work.wish is not Wish.RUN or work.is_changed:
+            return  # it ends, or begins with another definition
+        if isinstance(refusal, Decline):
+            self._decline(work, refusal)
+        else:
+            work.refusal = refusal
+            self._tell_refusal(work, refusal)
 
     def _back_off(self, work: Work, action: Action, error: BaseException, words: str) -> None:
         work.attempts += 1
@@ -584,13 +804,13 @@ class ResourceWork:
             work.is_told = True
             self._tell(ResourcesStarted(resources=ResourceSet.from_pairs([work.resource])))
 
-    def _tell_stopped(self, work: Work) -> None:
+    def _tell_stopped(self, work: Work, reason: StopReason | None = None) -> None:
         if work.is_told:
             work.is_told = False
             self._tell(
                 ResourcesStopped(
                     resources=ResourceSet.from_pairs([work.resource]),
-                    reason=work.reason,
+                    reason=work.reason if reason is None else reason,
                     duration_ms=round((now_s() - work.began_s) * 1000),
                 )
             )
@@ -638,6 +858,8 @@ class ResourceWork:
             for work in self._works.values()
             if work.is_revoked
         ]
+        due_s.append(self._read_again_s)
+        due_s += [until_s for until_s, _ in self._declines.values()]
         since_s = self._calls.waits_since_s
         if since_s != self._warned_since_s:
             due_s.append(since_s + _NO_THREAD_WARN_S)

@@ -30,6 +30,39 @@ def test_catalogue_of_pairs_is_sorted_and_weighs_one_each() -> None:
     assert Catalogue.read({("a", 0): 5}) == Catalogue.of({("a", 0): 5})
 
 
+def test_definitions_are_kept_beside_the_list() -> None:
+    catalogue = Catalogue.of(PAIRS, definitions={("sink", 0): {"a": [1]}, ("sink", 1): b"raw"})
+    assert [catalogue.mark(Resource("sink", one)) for one in (-1, 0, 1)] == [
+        (None, 0),
+        ('{"a": [1]}', 0),
+        (b"raw", 0),
+    ]
+    assert catalogue == Catalogue.of(PAIRS)  # no round shares definitions
+    connectors = Catalogue.of_connectors({"a": 1, "b": 1}, definitions={"a": "x"})
+    assert connectors.marks == {("a", -1): ('"x"', 0), ("a", 0): ('"x"', 0)}
+
+
+@pytest.mark.parametrize(
+    ("definitions", "message"),
+    [
+        ({("sink", 7): 1}, "definition: got ('sink', 7), expected the definition of a resource"),
+        ({("sink", 0): {1, 2}}, "definition of ('sink', 0): got {1, 2}, expected bytes or JSON"),
+        ({("sink", 0): float("nan")}, "got nan, expected bytes or JSON"),
+    ],
+)
+def test_invalid_definition_is_refused(
+    definitions: dict[tuple[str, int], object], message: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        Catalogue.of(PAIRS, definitions=definitions)
+    assert message in str(refused.value)
+
+
+def test_definition_of_an_unknown_connector_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="definition: got 'b', expected the definition"):
+        Catalogue.of_connectors({"a": 1}, definitions={"b": 1})
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

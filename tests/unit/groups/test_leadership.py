@@ -40,7 +40,7 @@ def test_policy_and_assignor_may_be_names() -> None:
     ):
         with closing(leadership):
             leader = inner(leadership, "_group", "_driver").leader
-            assert (type(leader.policy), type(leader.assignor)) == expected
+            assert (type(leader.policy), type(leader.assignor.chosen)) == expected
 
 
 def test_credentials_reach_the_connections_of_the_group() -> None:

@@ -12,12 +12,13 @@ from coopgroup.assignors import StickyAssignor
 from coopgroup.core.leader import NO_LAGS, TopicMetadata, lead
 from coopgroup.core.member import Member, MemberConfig, new_member
 from coopgroup.core.member.events import CatalogueSeen, RejoinRequested
-from coopgroup.core.member.parts import LastJoin
+from coopgroup.core.member.parts import LastAssignment, LastJoin
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.base import RoundContext
 from coopgroup.core.protocol.digests import names_digest
+from coopgroup.core.session import RoundDecided
 from coopgroup.groups.catalogue import EVERYTHING, Catalogue
 from coopgroup.groups.lookup import CatalogueLookup, CatalogueWatcher
 from coopgroup.policies import SimplePolicy
@@ -83,11 +84,18 @@ def _member(
     topics: tuple[str, ...] = (EVERYTHING,),
     version: int | None = None,
     owned: str = "",
+    declined: str = "",
 ) -> JoinedMember:
     content = encode_subscription(
         Subscription(
             topics=topics,
-            user_data=encode_user_data(UserData(catalogue_version=version)),
+            user_data=encode_user_data(
+                UserData(
+                    catalogue_version=version,
+                    declined=ResourceSet({declined: [-1]} if declined else {}),
+                ),
+                index_min=-1,
+            ),
             owned=ResourceSet({owned: [-1]} if owned else {}),
         ),
         index_min=-1,
@@ -176,6 +184,41 @@ def test_look_when_the_catalogue_goes_back_says_so_once(version: int | None) -> 
     assert source.warned == [f"catalogue_is_older: version {version} found, 3 known: not shared"]
 
 
+@pytest.mark.parametrize("version", [3, None])
+def test_assignments_carry_the_version_of_the_round(version: int | None) -> None:
+    """A member reads up to it before it starts anything."""
+    source = Source(Catalogue.of([("sink", 0)], version=version))
+    lookup = source.lookup()
+    request = lookup.read((_member("a"), _member("b")))
+    decision = lead(
+        request,
+        lookup.metadata(request.topics),
+        NO_LAGS,
+        assignor=StickyAssignor(),
+        policy=SimplePolicy(),
+        context=RoundContext(leader_id="a", generation=-1, now_ms=0, state=None),
+    )
+    source.content = Catalogue.of([("sink", 0)], version=4)
+    lookup.look()  # the round was decided on the catalogue before
+    complete = lookup.complete(RoundDecided(generation=1, decision=decision))
+    told = [
+        decode_assignment(content, index_min=-1, has_catalogue=True)
+        for _, content in complete.decision.assignments
+    ]
+    assert [one.catalogue_version for one in told] == [version, version]
+    assert sum(len(one.assigned) for one in told) == 1
+
+
+def test_resource_that_its_owner_declines_is_left_out_of_the_round() -> None:
+    both = Catalogue.of([("kept", -1), ("sink", -1)])
+    lookup = Source(both).lookup()
+    lookup.read((_member("a", owned="sink", declined="sink"), _member("b", declined="kept")))
+    assert lookup.metadata(()).resources == ResourceSet({"kept": [-1]})
+    assert lookup.led == both
+    lookup.read((_member("a", declined="sink"), _member("b", owned="sink")))
+    assert lookup.metadata(()).resources == both.resources
+
+
 # --- requests for a round after a change of the catalogue -----------------------------------------
 
 
@@ -189,6 +232,7 @@ class Stage:
 
     Attributes:
         joined_with: version in the last join of the member.
+        led: version in its last assignment.
     """
 
     hand: Hand
@@ -197,6 +241,7 @@ class Stage:
     joined_with: int | None = 1
     instance_id: str | None = None
     generation: int = 4
+    led: int | None = None
     posted: list[Any] = field(factory=list)
     lookup: CatalogueLookup = field(init=False)
     watcher: CatalogueWatcher = field(init=False)
@@ -218,6 +263,7 @@ class Stage:
         """Return the attributes of a member that the watcher reads."""
         changes = {
             "last_join": LastJoin(catalogue_version=self.joined_with),
+            "last_assignment": LastAssignment(catalogue_version=self.led),
             "claim_generation": self.generation,
         }
         config = MemberConfig(group_id="g", instance_id=self.instance_id)
@@ -261,6 +307,39 @@ def test_follower_gives_the_leader_time(stage: Stage) -> None:
     assert stage.posted[2:] == [CatalogueSeen(version=2)]
     stage.looks(1)
     assert stage.asked == ["a newer catalogue than the group's"]
+
+
+@pytest.mark.parametrize("led", [1, 2])
+def test_follower_is_silent_about_a_newer_version_of_the_list_that_is_shared(
+    stage: Stage, led: int
+) -> None:
+    """Only definitions have changed since, so there is nothing to share."""
+    stage.leads, stage.led = False, led
+    stage.start()
+    stage.content = SECOND
+    stage.looks(1)
+    stage.content = attrs.evolve(SECOND, version=3)
+    stage.looks(9)
+    assert bool(stage.asked) is (led == 1)
+
+
+def test_leader_needs_no_round_for_changed_definitions(stage: Stage) -> None:
+    stage.start()
+    stage.content = Catalogue.of([("a", 0)], version=2, definitions={("a", 0): "new"})
+    stage.looks(9)
+    assert stage.posted[2:] == [CatalogueSeen(version=2)]
+
+
+def test_each_changed_catalogue_is_told_once(stage: Stage) -> None:
+    told: list[int | None] = []
+    stage.lookup.on_read = lambda: told.append(
+        None if stage.lookup.known is None else stage.lookup.known.version
+    )
+    stage.start()
+    stage.looks(2)
+    stage.content = SECOND
+    stage.looks(2)
+    assert told == [1, 2]
 
 
 def test_follower_that_came_back_as_a_static_member_asks_until_a_round_begins(stage: Stage) -> None:

@@ -1,25 +1,19 @@
-"""The work on each resource, turned by hand, with a group that only listens.
-
-A callback that is in progress is a test's function: what the test does in it happens meanwhile.
-"""
+"""The work on each resource: started, stopped, lost and repeated."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from attrs import define, field
 
 from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelWarmups,
     FailMember,
     GrantResources,
-    LoseResources,
     RevokeResources,
 )
 from coopgroup.core.member.events import (
@@ -31,137 +25,28 @@ from coopgroup.core.member.events import (
 )
 from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.groups import work as work_module
+from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.work import (
-    Callbacks,
     GroupWork,
-    ResourceWork,
     Wish,
     Work,
-    WorkFailure,
-    WorkLimits,
 )
 from coopgroup.kafka.health.probe import WorkSample
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, WorkFailed
 from coopgroup.worker import Worker
-from tests.support.by_hand import Hand
-
-STOP_S, RETRY_S = 60.0, 1.0
-LIMIT_S = 60.0  # of a join; only a deadlock reaches it
-LIGHT, HEAVY = Resource("light", 0), Resource("heavy", -1)
-BOTH = ResourceSet.from_pairs([LIGHT, HEAVY])
-ONLY_LIGHT, ONLY_HEAVY = ResourceSet.from_pairs([LIGHT]), ResourceSet.from_pairs([HEAVY])
-REVOKE_HEAVY = RevokeResources(resources=ONLY_HEAVY)
-LOSE_HEAVY = LoseResources(resources=ONLY_HEAVY, cause="lease expired")
-
-
-@define(eq=False)
-class Bench:
-    """Work whose group follows the test.
-
-    Attributes:
-        calls: callbacks in the order of their calls.
-        during: functions of the test that run inside a callback, once.
-        failures: exceptions that callbacks raise, once per list entry.
-        broken: exceptions of `during`, such as failed assertions.
-        warned: names of warnings.
-        reported: errors that `on_error` received.
-        reminder_s: time at which the work wants to be woken.
-    """
-
-    hand: Hand
-    calls: list[tuple[str, Resource]] = field(factory=list)
-    during: dict[tuple[str, Resource], Callable[[], None]] = field(factory=dict)
-    failures: dict[tuple[str, Resource], list[BaseException]] = field(factory=dict)
-    broken: list[BaseException] = field(factory=list)
-    posted: list[Any] = field(factory=list)
-    written: list[Record] = field(factory=list)
-    warned: list[str] = field(factory=list)
-    reported: list[WorkFailure] = field(factory=list)
-    member: Any = field(factory=lambda: SimpleNamespace(claim_generation=3))
-    lease_until_s: float = math.inf
-    reminder_s: float = math.inf
-    work: ResourceWork = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.work = ResourceWork(
-            callbacks=Callbacks(
-                start=lambda one: self.call("start", one),
-                stop=lambda one: self.call("stop", one),
-                lost=lambda one: self.call("lost", one),
-                on_error=self.reported.append,
-                warm=lambda one: self.call("warm", one),
-                cool=lambda one: self.call("cool", one),
-            ),
-            limits=WorkLimits(stop_s=STOP_S, retry_s=RETRY_S, retry_max_s=2 * RETRY_S),
-            pool=Worker("bench", 8),
-            write=self.written.append,
-            warn=lambda event, **_: self.warned.append(event),
-        )
-        self.work.driver = cast("Any", self)
-
-    def post(self, event: object) -> None:
-        self.posted.append(event)
-
-    def remind(self, at_s: float) -> None:
-        self.reminder_s = at_s
-
-    def call(self, action: str, resource: Resource) -> None:
-        """Run as a callback: record the call, then do or raise what the test demands."""
-        self.calls.append((action, resource))
-        try:
-            self.during.pop((action, resource), lambda: None)()
-        except BaseException as error:
-            self.broken.append(error)
-            raise
-        failures = self.failures.get((action, resource))
-        if failures:
-            raise failures.pop(0)
-
-    def put(self, notice: Any) -> None:  # noqa: ANN401  (one of many effects)
-        self.work.put(notice)
-        self.hand.run()
-
-    def grant(self, resources: ResourceSet = BOTH) -> None:
-        self.put(GrantResources(resources=resources))
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass, and wake the work when it wants to be woken."""
-        until_s = self.hand.now_s + seconds
-        while self.reminder_s <= until_s:
-            self.hand.advance(max(0.0, self.reminder_s - self.hand.now_s))
-            self.reminder_s = math.inf
-            self.work.wake()
-            self.hand.run()
-        self.hand.advance(until_s - self.hand.now_s)
-
-    def started(self) -> set[Resource]:
-        records = [one for one in self.written if isinstance(one, ResourcesStarted)]
-        return {resource for record in records for resource in record.resources}
-
-    def stops(self) -> list[tuple[Resource, str]]:
-        records = [one for one in self.written if isinstance(one, ResourcesStopped)]
-        return [(resource, one.reason) for one in records for resource in one.resources]
-
-    def given_up(self) -> list[Resource]:
-        """Return the resources that were reported to the group as stopped."""
-        completed = [one for one in self.posted if isinstance(one, RevocationCompleted)]
-        return [resource for one in completed for resource in one.resources]
-
-    def check(self) -> None:
-        """Raise what went wrong inside a callback, where the work catches all exceptions."""
-        for error in self.broken:
-            raise error
-        assert self.during == {}
-
-    def actions(self, resource: Resource = HEAVY) -> list[str]:
-        return [action for action, one in self.calls if one == resource]
-
-
-@pytest.fixture
-def bench(hand: Hand) -> Iterator[Bench]:
-    made = Bench(hand)
-    yield made
-    made.check()
+from tests.unit.groups.bench import (
+    BOTH,
+    HEAVY,
+    LIGHT,
+    LIMIT_S,
+    LOSE_HEAVY,
+    ONLY_HEAVY,
+    ONLY_LIGHT,
+    RETRY_S,
+    REVOKE_HEAVY,
+    STOP_S,
+    Bench,
+)
 
 
 def test_start_that_raises_is_reported_and_tried_again_after_delays(bench: Bench) -> None:
@@ -365,6 +250,7 @@ def test_records_are_told_in_the_order_in_which_things_happened(bench: Bench) ->
         bench.written.append(record)
 
     bench.work.write = write
+    bench.catalogue = Catalogue.of(resources)
     for _ in range(3):
         bench.grant(resources)
         bench.put(RevokeResources(resources=resources))

@@ -301,6 +301,7 @@ def _heed_digests(turn: Turn, assignment: Assignment, refusals: int) -> None:
     last = LastAssignment(
         resources=assignment.assigned,
         shared_digest=assignment.shared_digest,
+        catalogue_version=assignment.catalogue_version,
         by_broker=turn.member.round.by_broker,
         refusals=refusals,
     )

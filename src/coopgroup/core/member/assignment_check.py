@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["acceptable", "note_refusal", "uncounted_topics"]
 
-_PARTITIONS: Final = "consumer"  # protocol type of groups that share partitions
 _TOPICS_TOLD_MAX: Final = 10
 _REJOIN_LATEST_MS: Final = 30_000
 _COUNTED_MAX: Final = 1_000  # topics of one look-up, whose answer must not delay heartbeats
@@ -45,7 +44,7 @@ _COUNTED_MAX: Final = 1_000  # topics of one look-up, whose answer must not dela
 
 def uncounted_topics(member: Member, assignment: Assignment) -> tuple[str, ...]:
     """Return subscribed topics of which an assignment has unknown partitions; not all of many."""
-    if member.round.leads or member.config.protocol_type != _PARTITIONS:
+    if member.round.leads or not member.config.shares_partitions:
         return ()
     named = _named(assignment)
     if named == member.owned:
@@ -67,7 +66,7 @@ def acceptable(
     """
     named = _named(assignment)
     refused = _foreign(member, named) | _beyond(named, member, counted)
-    if not refused or member.round.by_broker or member.config.protocol_type != _PARTITIONS:
+    if not refused or member.round.by_broker or not member.config.shares_partitions:
         return assignment, EMPTY
     warmups = assignment.warmups - refused
     assigned = assignment.assigned - refused

@@ -81,6 +81,11 @@ class MemberConfig:
     has_bell: bool = False
     index_min: int = 0
 
+    @property
+    def shares_partitions(self) -> bool:
+        """Return whether the group shares partitions, and not other resources."""
+        return self.protocol_type == "consumer"
+
     @cached_property
     def rejoin_within_ms(self) -> int:
         """Return how long after a round's begin a join may be sent and still count, in ms.

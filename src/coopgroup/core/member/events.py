@@ -62,6 +62,17 @@ class CatalogueSeen:
 
 
 @frozen(kw_only=True)
+class StartsDeclined:
+    """The application declines to start some resources; a round follows if they have changed.
+
+    Attributes:
+        resources: all declined resources; each join tells them.
+    """
+
+    resources: ResourceSet
+
+
+@frozen(kw_only=True)
 class WarmSetDeclared:
     """The application takes part in warm-ups, or does no longer; given before it subscribes.
 
@@ -242,6 +253,7 @@ Event: TypeAlias = (
     | LossHandled
     | CommitRequested
     | CommitsAbandoned
+    | StartsDeclined
     | WarmSetDeclared
     | WarmedUp
     | WarmupFailed

@@ -34,6 +34,7 @@ from coopgroup.core.member.events import (
     RequestFailed,
     RevocationCompleted,
     RoundDecided,
+    StartsDeclined,
     SubscriptionChanged,
     WarmedUp,
     WarmSetDeclared,
@@ -91,6 +92,12 @@ def _take(turn: Turn, event: Event) -> None:
                 turn.move(Trigger.ROUND_DECIDED, "round decided")
         case CatalogueSeen():
             turn.set(next_join=attrs.evolve(turn.member.next_join, catalogue_version=event.version))
+        case StartsDeclined():
+            if event.resources != turn.member.next_join.declined:
+                next_join = attrs.evolve(turn.member.next_join, declined=event.resources)
+                turn.set(next_join=next_join)
+                if turn.member.state in AT_WORK:
+                    turn.set(rejoin_reason="declined resources changed")
         case Woken() | BellRang():
             pass
         case WarmSetDeclared() | WarmedUp() | WarmupFailed():

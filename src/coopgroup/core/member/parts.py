@@ -133,6 +133,7 @@ class NextJoin:
         warmups: the member's warm-ups; None if its application takes no part in them.
         hands_over: whether the member leaves permanently, and keeps each resource until its next
             owner is warm.
+        declined: resources that its application declines to start.
     """
 
     topics: tuple[str, ...] = ()
@@ -140,6 +141,7 @@ class NextJoin:
     consumption_rate_per_s: float | None = None
     warmups: Warmups | None = None
     hands_over: bool = False
+    declined: ResourceSet = EMPTY
 
 
 @frozen(kw_only=True)
@@ -192,6 +194,7 @@ class LastAssignment:
         resources: the assigned resources.
         shared_digest: digest of all resources that the group shared in that round, noted by the
             leader for this member's next process; None if unknown.
+        catalogue_version: version of the catalogue that the leader read; None without versions.
         by_broker: whether the group coordinator assigned them, see `Round`.
         refusals: number of assignments in a row of which the member refused a part.
         unreadable_since_ms: when the first one in a row arrived that could not be read, or None.
@@ -200,6 +203,7 @@ class LastAssignment:
 
     resources: ResourceSet = EMPTY
     shared_digest: int | None = None
+    catalogue_version: int | None = None
     by_broker: bool = False
     refusals: int = 0
     unreadable_since_ms: int | None = None

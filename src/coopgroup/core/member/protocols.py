@@ -106,7 +106,12 @@ def read_assignment(
     round_ = member.round
     if not round_.by_broker and kafka_protocol(round_.protocol) is None:
         try:
-            own = decode_assignment(content, index_min=member.config.index_min, skips_rest=True)
+            own = decode_assignment(
+                content,
+                index_min=member.config.index_min,
+                skips_rest=True,
+                has_catalogue=not member.config.shares_partitions,
+            )
         except DecodeError:
             # A member that returns by its kept identity syncs without a join. So only the bytes
             # tell who wrote them.
@@ -168,7 +173,7 @@ def _subscription(member: Member, name: str, now_ms: int) -> bytes:
 
 
 def _user_data(member: Member, protocol: KafkaProtocol | None, now_ms: int) -> bytes:
-    warmups = member.next_join.warmups
+    warmups, declined = member.next_join.warmups, member.next_join.declined
     match protocol:
         case None:
             return encode_user_data(
@@ -179,7 +184,7 @@ def _user_data(member: Member, protocol: KafkaProtocol | None, now_ms: int) -> b
                     catalogue_version=member.next_join.catalogue_version,
                     warm=None if warmups is None else warmups.warm,
                     host=None if warmups is None else member.config.host,
-                    declined=EMPTY if warmups is None else warmups.failed,
+                    declined=declined if warmups is None else declined | warmups.failed,
                     hands_over=member.next_join.hands_over,
                     traits=member.config.traits,
                 ),

@@ -59,7 +59,7 @@ class MemberClaim:
         warm: resources that it is warm for without owning them; None if it takes no part in
             warm-ups.
         host: machine that runs the process, None if unknown.
-        declined: warm-ups that its application refused.
+        declined: resources that its application declines to start or to warm up.
         hands_over: whether it leaves permanently, and keeps resources until others are warm.
         traits: what its application tells about it; see `model.traits`.
         readable: False if the subscription could not be decoded; the other fields are then empty.

@@ -56,7 +56,7 @@ class GroupMember:
             unknown.
         warms: whether it takes part in warm-ups (KIP-441).
         host: machine that runs the process, None if unknown.
-        declined: warm-ups that its application refused.
+        declined: resources that its application declines to start or to warm up.
         hands_over: whether it leaves permanently, and keeps resources until others are warm. Such a
             member subscribes to nothing.
         traits: what its application tells about it, for assignors and policies; a JSON object.

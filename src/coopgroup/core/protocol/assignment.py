@@ -37,7 +37,7 @@ def encode_assignment(
     Raises:
         EncodeError: a field does not fit its wire type, or a time is negative.
     """
-    return b"".join(
+    content = b"".join(
         [
             INT16.pack(ASSIGNMENT_VERSION),
             packed_recent_resources(assignment.assigned, "assigned", index_min=index_min)
@@ -51,10 +51,23 @@ def encode_assignment(
             packed_nullable_int64(assignment.shared_digest, "shared_digest"),
         ]
     )
+    version = assignment.catalogue_version
+    return content if version is None else with_catalogue_version(content, version)
+
+
+def with_catalogue_version(content: bytes, version: int) -> bytes:
+    """Append the version of the leader's catalogue to an assignment.
+
+    Leaders of named resources do so. Assignments of partitions end before this field.
+
+    Raises:
+        EncodeError: the version is negative or does not fit its wire type.
+    """
+    return content + packed_nullable_int64(version, "catalogue_version")
 
 
 def decode_assignment(
-    content: bytes, *, index_min: int = 0, skips_rest: bool = False
+    content: bytes, *, index_min: int = 0, skips_rest: bool = False, has_catalogue: bool = False
 ) -> Assignment:
     """Read an assignment.
 
@@ -66,6 +79,7 @@ def decode_assignment(
         index_min: smallest allowed index: 0 for partitions, -1 in groups of connectors.
         skips_rest: whether to skip bytes after the last known field, as members do. A later release
             may append fields.
+        has_catalogue: whether the version of a catalogue may follow, see `with_catalogue_version`.
 
     Raises:
         DecodeError: the bytes are not an assignment.
@@ -84,6 +98,9 @@ def decode_assignment(
         warmups=read_resources(reader, "warmups", index_min=index_min),
         topics_digest=reader.read_nullable_int64("topics_digest"),
         shared_digest=reader.read_nullable_int64("shared_digest"),
+        catalogue_version=reader.read_nullable_int64("catalogue_version")
+        if has_catalogue and reader.left
+        else None,
     )
     if not skips_rest:
         reader.require_end()

@@ -75,6 +75,8 @@ class Assignment:
         topics_digest: `names_digest` of the member's subscription; see `digests`. None if unknown.
         shared_digest: `resources_digest` of all resources of the group, only for the leader of the
             round; None for other members, and if unknown.
+        catalogue_version: version of the catalogue that the leader read, in groups of named
+            resources; None without versions.
     """
 
     assigned: ResourceSet
@@ -84,6 +86,7 @@ class Assignment:
     warmups: ResourceSet = EMPTY
     topics_digest: int | None = None
     shared_digest: int | None = None
+    catalogue_version: int | None = None
 
 
 @frozen(kw_only=True)
@@ -117,7 +120,7 @@ class UserData:
             part in warm-ups.
         host: name of the machine that runs the member, None if unknown. Standbys are on other hosts
             first. Only for members that take part in warm-ups.
-        declined: warm-ups that the application refused. Only for members that take part.
+        declined: resources that the application declines to start or to warm up.
         hands_over: whether the member leaves permanently, and keeps each resource until its next
             owner is warm.
         traits: what the application tells about the member, for assignors and policies; a JSON

@@ -21,6 +21,7 @@ class StopReason(enum.StrEnum):
     REVOKED = "revoked"
     LOST = "lost"
     CLOSED = "closed"
+    CHANGED = "changed"
 
 
 class EndCause(enum.StrEnum):

@@ -74,6 +74,7 @@ from coopgroup.core.session import (
     CheckLags,
     DecideRound,
     LookOver,
+    RoundDecided,
     Session,
     SessionEffect,
     SessionEvent,
@@ -196,6 +197,7 @@ class GroupDriver:
 
     Attributes:
         slot: storage of the member's identity beyond this process, or None.
+        complete: adds the host's fields to the assignments of a decided round, or None.
         application: gets the notices immediately instead of the inbox; None if the inbox is used.
         lease_until_s: until when records may be handed out; infinite without owned resources.
         polled_at_s: when the application last left `poll`; infinite while it is in `poll`.
@@ -217,6 +219,7 @@ class GroupDriver:
     inbox: ApplicationInbox = field(factory=ApplicationInbox)
     application: Application | None = None
     read: Callable[[Sequence[JoinedMember]], RoundRequest] = read_members
+    complete: Callable[[RoundDecided], RoundDecided] | None = None
     meter: WorkMeter = field(factory=WorkMeter)
     lease_until_s: float = field(default=math.inf, init=False)
     polled_at_s: float = field(default=math.inf, init=False)
@@ -272,6 +275,8 @@ class GroupDriver:
             sink=self.sink,
             read=self.read,
         )
+        if self.complete is not None:
+            self.leader.complete = self.complete
         self.late = LateThread(self.settings.member.session_timeout_ms, self.sink.warn)
         self._lag_watcher = LagWatcher(leader=self.leader, post=self.post)
         self._supervision = supervision(self.settings, self.sink)

@@ -70,6 +70,10 @@ class _Round:
     limit: Job | None = field(default=None, init=False)
 
 
+def _unchanged(outcome: RoundDecided) -> RoundDecided:
+    return outcome
+
+
 @define(eq=False)
 class RoundLeader:
     """Decides rounds for the driver.
@@ -78,6 +82,7 @@ class RoundLeader:
         seen: topics of the last round led here, with their partitions at the latest look-up.
         request: the subscriptions of the last round led here; None before.
         turn: held while the assignor runs, because an assignor need not be thread-safe.
+        complete: adds the host's fields to the assignments of a decided round.
     """
 
     assignor: Assignor
@@ -87,6 +92,7 @@ class RoundLeader:
     post: Callable[[RoundDecided | RejoinRequested], None]
     sink: TelemetrySink
     read: Callable[[Sequence[JoinedMember]], RoundRequest] = read_members
+    complete: Callable[[RoundDecided], RoundDecided] = _unchanged
     seen: SeenTopics = field(factory=SeenTopics)
     request: RoundRequest | None = field(default=None, init=False)
     turn: threading.Lock = field(factory=threading.Lock, init=False)
@@ -202,7 +208,7 @@ class RoundLeader:
         if led.once.acquire(blocking=False):
             if led.limit is not None:
                 led.limit.cancel()
-            self.post(outcome)
+            self.post(self.complete(outcome))
 
     def _metadata(self, request: RoundRequest) -> TopicMetadata | None:
         try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import attrs
 import pytest
 
 from coopgroup.core.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
@@ -22,10 +23,13 @@ from coopgroup.core.member.events import (
     LossHandled,
     RejoinRequested,
     RevocationCompleted,
+    StartsDeclined,
     SubscriptionChanged,
 )
+from coopgroup.core.member.parts import Warmups
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import HeartbeatAnswer, LeaveGroupRequest
+from coopgroup.core.model.replacing import replaced
 from coopgroup.protocol import UserData
 from tests.support.members import (
     CONFIG,
@@ -167,6 +171,26 @@ def test_catalogue_when_seen_is_in_the_next_join() -> None:
     driven.give(RejoinRequested(reason="another catalogue"))
     assert driven.user_data() == UserData(catalogue_version=7)
     assert driven.member.last_join.catalogue_version == 7
+
+
+def test_declined_resources_are_in_each_join_and_begin_a_round_if_they_change() -> None:
+    declined = ResourceSet({"T": [1]})
+    driven = stable().give(StartsDeclined(resources=declined))
+    assert driven.user_data() == UserData(declined=declined)
+    again = stable().give(StartsDeclined(resources=EMPTY))
+    assert again.sent() == []
+
+
+def test_declined_starts_and_warm_ups_are_told_together() -> None:
+    driven = stable()
+    warmups = Warmups(wanted=ResourceSet({"T": [5]}), failed=ResourceSet({"T": [5]}))
+    driven.member = replaced(
+        driven.member, next_join=attrs.evolve(driven.member.next_join, warmups=warmups)
+    )
+    driven.give(StartsDeclined(resources=ResourceSet({"T": [6]})))
+    told = driven.user_data()
+    assert told is not None
+    assert told.declined == ResourceSet({"T": [5, 6]})
 
 
 @pytest.mark.parametrize("reach", [losing, leaving, failed, DrivenMember])

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import attrs
 import pytest
 
 from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.protocol.assignment import with_catalogue_version
 from coopgroup.errors import EncodeError, TrailingBytesError, UnsupportedVersionError
 from coopgroup.protocol import (
     Assignment,
@@ -31,6 +33,22 @@ def test_revoked_when_null_empty_or_full_is_told_apart(revoked: ResourceSet | No
     """Null ends the rebalance, empty announces another round. They must never be mixed up."""
     assignment = Assignment(assigned=HELD, revoked=revoked)
     assert decode_assignment(encode_assignment(assignment)) == assignment
+
+
+def test_catalogue_version_is_read_where_it_may_follow() -> None:
+    """A leader of named resources appends it; assignments of partitions stay as they are."""
+    plain = Assignment(assigned=HELD, revoked=EMPTY)
+    content = encode_assignment(plain)
+    versioned = attrs.evolve(plain, catalogue_version=7)
+    assert encode_assignment(versioned) == with_catalogue_version(content, 7)
+    assert encode_assignment(versioned) == content + (7).to_bytes(8, "big")
+    for one in (plain, versioned):
+        assert decode_assignment(encode_assignment(one), has_catalogue=True) == one
+    assert decode_assignment(encode_assignment(versioned), skips_rest=True) == plain
+    with pytest.raises(TrailingBytesError):
+        decode_assignment(encode_assignment(versioned))
+    with pytest.raises(EncodeError, match="catalogue_version: -1 is negative"):
+        with_catalogue_version(content, -1)
 
 
 @pytest.mark.parametrize("version", [-1, 0, 2, 3])

@@ -1,0 +1,155 @@
+"""Definitions in a compacted topic on a real broker, and starts that decline or fail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pytest
+from attrs import define, field
+from confluent_kafka import Producer
+
+from coopgroup import (
+    CatalogueTopic,
+    CooperativeGroup,
+    Decline,
+    DeferredPolicy,
+    GroupResource,
+    StartFailed,
+    WorkFailure,
+)
+from coopgroup.testing import KafkaCluster
+from tests.support.live_group import unique
+from tests.support.waiting import wait_for
+
+WAIT_S: Final = 60.0
+
+
+@define(eq=False)
+class Member:
+    """A member with the log of its callbacks: (callback, name, definition, reason).
+
+    Attributes:
+        refusals: exceptions that `start` raises, by name.
+    """
+
+    calls: list[tuple[str, str, Any, str]] = field(factory=list)
+    failures: list[WorkFailure] = field(factory=list)
+    refusals: dict[str, Exception] = field(factory=dict)
+    group: CooperativeGroup = field(init=False)
+
+    def start(self, resource: GroupResource) -> None:
+        self.calls.append(("start", resource.name, resource.definition, ""))
+        if resource.name in self.refusals:
+            raise self.refusals[resource.name]
+
+    def stop(self, resource: GroupResource) -> None:
+        self.calls.append(("stop", resource.name, resource.definition, resource.reason))
+
+    def held(self) -> list[str]:
+        return [one.name for one in self.group.held()]
+
+
+@define(eq=False)
+class Crew:
+    """Members of one group, whose definitions are in a topic."""
+
+    cluster: KafkaCluster
+    name: str = field(factory=lambda: unique("definitions"))
+    members: list[Member] = field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        self.cluster.create_topic(self.name, partitions=1, config=COMPACTED)
+
+    def write(self, **definitions: object) -> None:
+        producer = Producer(self.cluster.client_config())
+        for name, one in definitions.items():
+            producer.produce(self.name, key=name, value=None if one is None else json.dumps(one))
+        assert producer.flush(WAIT_S) == 0
+
+    def add(self, **refusals: Exception) -> Member:
+        member = Member(refusals=dict(refusals))
+        member.group = CooperativeGroup(
+            {
+                **self.cluster.client_config(),
+                "group.id": self.name,
+                "session.timeout.ms": 6_000,
+                "heartbeat.interval.ms": 250,
+                "coopgroup.catalogue.refresh.ms": 200,
+            },
+            catalogue=CatalogueTopic(self.name),
+            start=member.start,
+            stop=member.stop,
+            on_error=member.failures.append,
+            policy=DeferredPolicy(scheduled_rebalance_timeout_ms=5_000),
+        )
+        member.group.join()
+        self.members.append(member)
+        return member
+
+    def shared(self, *names: str) -> bool:
+        held = [member.held() for member in self.members]
+        return sorted(name for one in held for name in one) == sorted(names) and all(held)
+
+
+COMPACTED: Final = {"cleanup.policy": "compact"}
+
+
+@pytest.fixture
+def crew(kafka_cluster: KafkaCluster, own_threads: Callable[[], list[str]]) -> Iterator[Crew]:
+    made = Crew(kafka_cluster)
+    yield made
+    for member in made.members:
+        member.group.close()
+    wait_for(lambda: own_threads() == [], "all threads end")
+
+
+def test_definitions_come_from_a_topic_and_change_there(crew: Crew) -> None:
+    crew.write(a={"x": 1}, b=2, c=3, d=4)
+    first, second = crew.add(), crew.add()
+    wait_for(lambda: crew.shared("a", "b", "c", "d"), "all are shared", WAIT_S)
+    owner = first if "a" in first.held() else second
+    count, generation = len(first.calls) + len(second.calls), first.group.generation
+    crew.write(a={"x": 2})
+    changed = [("stop", "a", {"x": 1}, "changed"), ("start", "a", {"x": 2}, "")]
+    wait_for(lambda: owner.calls[-2:] == changed, "the definition changes", WAIT_S)
+    assert len(first.calls) + len(second.calls) == count + 2
+    assert first.group.generation == generation  # nothing to share
+    crew.write(b=None, e=5)
+    wait_for(lambda: crew.shared("a", "c", "d", "e"), "the list changes", WAIT_S)
+    calls = [*first.calls, *second.calls]
+    assert ("stop", "b", 2, "deleted") in calls
+    assert ("start", "e", 5, "") in calls
+    crew.write(c=None)
+    crew.write(c=3)
+    wait_for(
+        lambda: [*first.calls, *second.calls].count(("start", "c", 3, "")) == 2,
+        "what was deleted and created starts again",
+        WAIT_S,
+    )
+    assert not first.failures + second.failures
+
+
+def test_declined_resource_moves_and_failed_one_stays(crew: Crew) -> None:
+    crew.write(a=1, b=2, c=3, d=4)
+    first = crew.add()
+    wait_for(lambda: crew.shared("a", "b", "c", "d"), "the first has all", WAIT_S)
+    picky = crew.add(
+        **{name: Decline("not here", for_s=300.0) for name in "abc"}, d=StartFailed("never")
+    )
+    wait_for(lambda: bool(picky.failures), "the second is given something", WAIT_S)
+
+    def has_settled() -> bool:
+        held = sorted(first.held() + [one.name for one in picky.group.failed()])
+        return held == ["a", "b", "c", "d"]
+
+    wait_for(has_settled, "all others are back with the first", WAIT_S)
+    started = [name for action, name, *_ in picky.calls if action == "start"]
+    assert len(started) == len(set(started))  # no second try
+    assert not [one for one in picky.calls if one[0] == "stop"]
+    failed = picky.group.failed()
+    picky.refusals.clear()
+    for one in failed:
+        assert picky.group.restart(one)
+    wait_for(lambda: picky.held() == [one.name for one in failed], "it runs at last", WAIT_S)

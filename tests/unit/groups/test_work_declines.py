@@ -1,0 +1,168 @@
+"""A `start` that raises `Decline` or `StartFailed`, and what the member tells its group."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from coopgroup.core.member.effects import RevokeResources
+from coopgroup.core.member.events import StartsDeclined
+from coopgroup.core.model import ResourceSet
+from coopgroup.errors import ConfigurationError, Decline, StartFailed
+from coopgroup.telemetry import WorkFailed
+from tests.unit.groups.bench import (
+    BOTH,
+    HEAVY,
+    LIGHT,
+    LOSE_HEAVY,
+    ONLY_HEAVY,
+    ONLY_LIGHT,
+    REVOKE_HEAVY,
+    STOP_S,
+    Bench,
+)
+
+
+def declined(bench: Bench) -> list[ResourceSet]:
+    """Return what the member told its leaders, each time."""
+    return [one.resources for one in bench.posted if isinstance(one, StartsDeclined)]
+
+
+@pytest.fixture
+def declining(bench: Bench) -> Bench:
+    """Return a bench that has declined the heavy resource for a minute."""
+    bench.failures["start", HEAVY] = [Decline("no GPU is free")]
+    bench.grant(BOTH)
+    return bench
+
+
+def test_declined_resource_is_told_and_not_tried_again(declining: Bench) -> None:
+    declining.advance(59.0)
+    assert declined(declining) == [ONLY_HEAVY]
+    assert declining.actions() == ["start"]
+    assert declining.work.held() == ONLY_LIGHT
+    assert declining.work.token(HEAVY) == 3  # no other member can have it yet
+    assert declining.work.failed() == {}
+    assert [(one.action, str(one.error)) for one in declining.reported] == [
+        ("start", "no GPU is free")
+    ]
+    records = [one for one in declining.written if isinstance(one, WorkFailed)]
+    assert [one.error for one in records] == ["Decline: no GPU is free"]
+
+
+def test_declined_resource_is_given_up_without_a_stop(declining: Bench) -> None:
+    declining.put(REVOKE_HEAVY)
+    assert declining.given_up() == [HEAVY]
+    assert declining.actions() == ["start"]
+    assert declining.stops() == []
+
+
+def test_memory_of_a_decline_ends(declining: Bench) -> None:
+    declining.put(REVOKE_HEAVY)
+    declining.advance(59.9)
+    assert declined(declining) == [ONLY_HEAVY]
+    declining.advance(0.2)
+    assert declined(declining) == [ONLY_HEAVY, ResourceSet()]
+    declining.grant(ONLY_HEAVY)
+    assert declining.work.held() == BOTH
+
+
+def test_declined_resource_that_no_other_member_got_is_tried_again(declining: Bench) -> None:
+    declining.failures["start", HEAVY] = [Decline("still none", for_s=5.0)]
+    declining.advance(60.0)
+    assert declined(declining) == [ONLY_HEAVY, ResourceSet(), ONLY_HEAVY]
+    declining.advance(5.0)
+    assert declining.actions() == ["start"] * 3
+    assert declining.work.held() == BOTH
+
+
+def test_resource_that_comes_back_before_the_memory_ends_waits(declining: Bench) -> None:
+    """Otherwise a group whose members all decline would rebalance without end."""
+    declining.put(REVOKE_HEAVY)
+    declining.grant(ONLY_HEAVY)
+    declining.put(LOSE_HEAVY)
+    declining.grant(ONLY_HEAVY)
+    assert declining.actions() == ["start"]
+    assert declined(declining) == [ONLY_HEAVY]
+    declining.advance(60.0)
+    assert declining.actions() == ["start", "start"]
+
+
+@pytest.mark.parametrize("how", ["revoked", "lost", "closing"])
+def test_decline_of_a_resource_that_ends_meanwhile_tells_nothing(bench: Bench, how: str) -> None:
+    bench.failures["start", HEAVY] = [Decline("no GPU is free")]
+    if how == "closing":
+        bench.during["start", HEAVY] = partial(close, bench)
+    else:
+        bench.during["start", HEAVY] = partial(
+            bench.put, REVOKE_HEAVY if how == "revoked" else LOSE_HEAVY
+        )
+    bench.grant(ONLY_HEAVY)
+    assert declined(bench) == []
+    assert bench.work.works() == ()
+
+
+def close(bench: Bench) -> None:
+    assert not bench.work.close(0.0)
+
+
+def test_two_declines_are_told_together(bench: Bench) -> None:
+    bench.failures["start", LIGHT] = [Decline("not here", for_s=10.0)]
+    bench.failures["start", HEAVY] = [Decline("not here", for_s=20.0)]
+    bench.grant(BOTH)
+    bench.advance(30.0)
+    assert sorted(map(len, declined(bench)[:2])) == [1, 2]
+    assert declined(bench)[2:] == [ONLY_HEAVY, ResourceSet()]
+
+
+# --- permanent failures ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def failed(bench: Bench) -> Bench:
+    """Return a bench on which the heavy resource has failed permanently."""
+    bench.failures["start", HEAVY] = [StartFailed("no such table")]
+    bench.grant(BOTH)
+    return bench
+
+
+def test_failed_resource_stays_and_is_shown(failed: Bench) -> None:
+    failed.advance(3_600.0)
+    assert failed.actions() == ["start"]
+    assert failed.work.failed() == {HEAVY: "no such table"}
+    assert failed.work.held() == ONLY_LIGHT
+    assert declined(failed) == []
+    assert [str(one.error) for one in failed.reported] == ["no such table"]
+    records = [one for one in failed.written if isinstance(one, WorkFailed)]
+    assert [one.error for one in records] == ["StartFailed: no such table"]
+
+
+def test_failed_resource_is_started_by_a_restart(failed: Bench) -> None:
+    assert not failed.work.restart(LIGHT)
+    assert not failed.work.restart(("unknown", 0))
+    assert failed.work.restart(HEAVY)
+    failed.hand.run()
+    assert failed.work.failed() == {}
+    assert failed.work.held() == BOTH
+    assert not failed.work.restart(HEAVY)
+    failed.hand.run()
+    assert failed.actions() == ["start", "start"]
+
+
+def test_failed_resource_starts_anew_where_it_goes(failed: Bench) -> None:
+    failed.put(RevokeResources(resources=ONLY_HEAVY))
+    assert failed.given_up() == [HEAVY]
+    failed.grant(ONLY_HEAVY)
+    assert failed.work.held() == BOTH
+
+
+def test_failed_resource_of_a_closing_process_needs_no_stop(failed: Bench) -> None:
+    assert failed.work.close(STOP_S)
+    assert failed.actions() == ["start"]
+
+
+@pytest.mark.parametrize("for_s", [0, -1.0, float("inf"), float("nan"), "5", True, None])
+def test_decline_for_no_time_is_refused(for_s: float) -> None:
+    with pytest.raises(ConfigurationError, match=r"for_s: got .* expected seconds above 0"):
+        Decline("why", for_s=for_s)
