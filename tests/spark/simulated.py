@@ -1,14 +1,15 @@
-"""The records that a group coordinator would have written for a simulated run."""
+"""Simulated groups, whose coordinator writes its records, and the tables that follow from these."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
-from attrs import evolve
+from attrs import frozen
 
-from coopgroup.core.model import ResourceSet
+from coopgroup.pipeline.asof import in_log_order
 from coopgroup.pipeline.episodes.job import checkpointed
 from coopgroup.pipeline.history import (
     commit_records,
@@ -17,29 +18,38 @@ from coopgroup.pipeline.history import (
     group_records,
     history_frames,
 )
+from coopgroup.pipeline.lag import interests_of, lag_of, subscribed_moments
 from coopgroup.pipeline.schemas import TABLES
-from coopgroup.pipeline.topic.codec import GroupKey, GroupMember, GroupValue, OffsetKey, OffsetValue
 from coopgroup.pipeline.topic.decoding import RAW
-from coopgroup.protocol import (
-    KafkaAssignment,
-    Subscription,
-    encode_kafka_assignment,
-    encode_subscription,
-)
-from coopgroup.telemetry import AssignmentReceived, Envelope, OffsetsCommitted, RoundDecided
+from coopgroup.simulator.run import Run, simulate
 from tests.spark.frames import make
 from tests.spark.stories import history_of
-from tests.support.internal_topic import encode_group_value, encode_key, encode_offset_value
+from tests.support.written_log import Log, WritingCoordinator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from coopgroup.pipeline.tables import Keep
-    from coopgroup.simulator.run import Run
+    from coopgroup.simulator.scenario import Scenario
 
-Records = list[tuple[int, bytes, bytes]]
+
+@frozen(kw_only=True)
+class Played:
+    """A simulated group, and the records of its coordinator."""
+
+    run: Run
+    log: Log
+
+
+def play(scenario: Scenario, log: Log, *, seed: int, policy: str | None = None) -> Played:
+    """Simulate a group; `log` gets the records of its coordinator."""
+    log.is_eager = (policy or scenario.group.policy.name) == "eager"
+    coordinator = partial(WritingCoordinator, log=log)
+    with patch("coopgroup.simulator.run.GroupCoordinator", coordinator):
+        run = simulate(scenario, policy=policy, seed=seed)
+    return Played(run=run, log=log)
 
 
 def raw_frame(spark: SparkSession, records: Iterable[tuple[int, bytes, bytes | None]]) -> DataFrame:
@@ -69,85 +79,46 @@ def frames_of(
     return history_frames(commits, groups, consumers, states)
 
 
-def history_of_runs(
-    spark: SparkSession, runs: Mapping[str, Run], *, is_named: bool = False
+def history_of_groups(
+    spark: SparkSession,
+    groups: Iterable[Played],
+    *,
+    ends: Iterable[dict[str, Any]] = (),
+    is_named: bool = False,
 ) -> dict[str, DataFrame]:
-    """Return the tables of a history and of its episodes; each group has the name of its run.
+    """Return the tables of a history and of its episodes.
 
-    With `is_named`, the names of processes in telemetry prove returns.
+    Args:
+        spark: the session.
+        groups: the groups, each with topics of its own.
+        ends: rows of the table `ends`; the table `lag` follows from them.
+        is_named: whether the names of processes in telemetry prove returns.
     """
-    records = []
-    for group, run in runs.items():
-        telemetry = tuple(evolve(one, group=group) for one in run.telemetry)
-        records += [*_commits(telemetry), *_rounds(evolve(run, telemetry=telemetry))]
-    raw = raw_frame(spark, records)
-    frames = frames_of(raw, keep=checkpointed)
-    read = ("commits", "generations", "members", "assignments")
-    tables = {name: frames[name].localCheckpoint() for name in read} | {"lag": make(spark, "lag")}
+    groups = tuple(groups)
+    raw = raw_frame(spark, [record for one in groups for record in one.log.records])
     names = {
-        (group, one.member, one.client) for group, run in runs.items() for one in run.telemetry
+        one.log.topic_id_text(topic): one.log.topic(topic)
+        for one in groups
+        for topic in one.run.lag.resources.names
     }
-    named = [row for row in sorted(names) if is_named and row[1] and row[2]]
-    identities = spark.createDataFrame(named, "group string, member_id string, identity string")
+    frames = frames_of(raw, names, keep=checkpointed)
+    read = ("commits", "generations", "members", "assignments")
+    tables = {name: checkpointed(frames[name]) for name in read}
+    tables["lag"] = checkpointed(_lag(tables, make(spark, "ends", *ends)))
+    known = {
+        (one.log.group, record.member, record.client)
+        for one in groups
+        for record in one.run.telemetry
+        if record.member and record.client
+    }
+    identities = spark.createDataFrame(
+        sorted(known), "group string, member_id string, identity string"
+    )
     return {**tables, **history_of(tables, identities if is_named else None)}
 
 
-def _commits(telemetry: Sequence[Envelope]) -> Records:
-    records = []
-    for one in telemetry:
-        if isinstance(one.record, OffsetsCommitted):
-            pairs = zip(one.record.resources, one.record.offsets, strict=True)
-            for (topic, partition), offset in pairs:
-                key = OffsetKey(group=one.group, topic=topic, partition=partition)
-                value = OffsetValue(committed=offset, commit_ms=one.at_ms)
-                records.append((one.at_ms, encode_key(key), encode_offset_value(value)))
-    return records
-
-
-def _rounds(run: Run) -> Records:
-    """A round is written when its leader has answered: at the first assignment."""
-    led = {one.generation: one for one in run.telemetry if isinstance(one.record, RoundDecided)}
-    got: dict[int, dict[str, Envelope]] = defaultdict(dict)
-    for one in run.telemetry:
-        if isinstance(one.record, AssignmentReceived):
-            got[one.generation].setdefault(one.member, one)
-    clients = {one.member: one.client for one in run.telemetry if one.member and one.client}
-    records = []
-    for generation, leader in led.items():
-        answers = got[generation]
-        if not answers:
-            continue
-        at_ms = min(one.at_ms for one in answers.values())
-        assert isinstance(leader.record, RoundDecided)
-        members = tuple(
-            _member(run, member_id, clients[member_id], answers.get(member_id))
-            for member_id in leader.record.members
-        )
-        value = GroupValue(
-            protocol_type="consumer",
-            generation=generation,
-            protocol="range" if run.scenario.group.policy.name == "eager" else "coopgroup",
-            leader=leader.member,
-            state_ms=at_ms,
-            members=members,
-        )
-        key = encode_key(GroupKey(group=leader.group))
-        records.append((at_ms, key, encode_group_value(value)))
-    return records
-
-
-def _member(run: Run, member_id: str, client: str, answer: Envelope | None) -> GroupMember:
-    group = run.scenario.group
-    held = ResourceSet()
-    if answer is not None and isinstance(answer.record, AssignmentReceived):
-        held = answer.record.kept | answer.record.gained
-    topics = tuple(topic.name for topic in run.scenario.topics)
-    return GroupMember(
-        member_id=member_id,
-        client_id=client,
-        client_host=f"/host-of-{client}",
-        rebalance_timeout_ms=group.rebalance_timeout_ms,
-        session_timeout_ms=group.session_timeout_ms,
-        subscription=encode_subscription(Subscription(topics=topics)),
-        assignment=encode_kafka_assignment(KafkaAssignment(assigned=held)),
-    )
+def _lag(tables: Mapping[str, DataFrame], ends: DataFrame) -> DataFrame:
+    commits, members = tables["commits"], tables["members"]
+    interests = interests_of(commits, members)
+    moments = subscribed_moments(ends, interests, tables["generations"], members)
+    return lag_of(ends, in_log_order(commits), interests, moments, "earliest")

@@ -40,6 +40,7 @@ class State:
     generation: int = 0
     held: Mapping[str, Sequence[int]] | None = field(factory=dict)
     topics: Sequence[str] = ("orders",)
+    protocol: str | None = None
 
 
 @frozen(kw_only=True)
@@ -86,7 +87,7 @@ def _rows_of(state: State, limits: Mapping[str, int]) -> dict[str, list[dict[str
         members.append({**place, **who, **limits, "topics": list(state.topics)})
         held = {**place, "member_id": member, "topic": "orders"}
         assignments += [{**held, "partition": one} for one in partitions]
-    counted = {**place, **written, "member_count": len(state.held)}
+    counted = {**place, **written, "member_count": len(state.held), "protocol": state.protocol}
     return {"generations": [counted], "members": members, "assignments": assignments}
 
 

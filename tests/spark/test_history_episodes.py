@@ -385,6 +385,39 @@ claim(
     (0, 100_000, 341_000, 241_000, 1_000),
 )
 
+STORIES["downgraded"] = Story(
+    states=(
+        State(at_ms=10_000, generation=5, held={"k": [0], "n": [1]}, protocol=BROKER),
+        State(at_ms=60_000, held=REMOVED),
+        State(at_ms=60_000, generation=5, held={"k": [0]}, protocol="range"),
+        State(at_ms=60_500, generation=6, held={"k": [0, 1]}, protocol="range"),
+    ),
+)
+claim(
+    "the last member of KIP-848 leaves: its epoch goes on as a generation, and is no restart",
+    *("downgraded", "rebalances", "first_generation trigger rounds missing joined left moved"),
+    (5, "created", 1, 4, 2, 0, 0),
+    (5, "leave", 1, 0, 0, 1, 1),
+)
+
+STORIES["made again"] = Story(
+    states=(
+        State(at_ms=10_000, generation=1, held={"a": [0]}),
+        State(at_ms=95_000, generation=2, held={"a": []}),
+        State(at_ms=115_000, generation=3, held={"a": [0]}),
+    ),
+    commits=[
+        {**one, "topic_id": "first" if one["at_ms"] < 95_000 else "second"}
+        for one in every(1_000, (10_000, 90_000), (120_000, 200_000))
+    ],
+)
+claim("a topic that does not exist has no outage", "made again", "outages", TIMES)
+claim(
+    "commits to two topics of one name are no gap",
+    *("made again", "rebalances", "first_generation unavailable_partition_s unobserved"),
+    *((1, 0.0, 0), (2, 0.0, 0), (3, None, 1)),
+)
+
 TWO = ({"a": [0]}, {"a": [0], "b": []})
 STORIES["sparse"] = Story(
     states=[
@@ -502,6 +535,43 @@ LEFT: tuple[tuple[str, Story, tuple[object, ...]], ...] = (
         presence((100, 1, "a1 k"), (2_000, 9, "k"), commits=SEEN),
         (999, 999, 2_000, None, 1, 1, AS_OF_MS),
     ),
+)
+SLOW = {"session_timeout_ms": 45_000, "rebalance_timeout_ms": 300_000}
+HELD: tuple[dict[str, Sequence[int]], ...] = (
+    {"a": [0], "b": [1], "k": [2]},
+    {"a": [0], "b": [1], "k": [2], "new": []},
+    {"k": [2], "new": []},
+)
+# In a group of KIP-848 "new" joins after the deaths of "a" and of "b", which never committed.
+STORIES["corpses"] = Story(
+    states=[
+        State(at_ms=at_ms, generation=number, held=held, protocol=BROKER)
+        for number, (at_ms, held) in enumerate(zip((10_000, 62_000, 105_000), HELD, strict=True), 1)
+    ],
+    commits=tuple(every(1_000, (10_000, 60_000))),
+    limits=SLOW,
+)
+claim(
+    "a member that is still in the group of KIP-848 may be dead already",
+    *("corpses", "absences", "member_id gone_earliest_ms gone_ms gone_latest_ms"),
+    ("a", 60_000, 60_000, 105_000),
+    ("b", 10_000, 105_000, 105_000),
+)
+# A static member returns within the round of "a", after the death of "a".
+STORIES["corpse and restart"] = Story(
+    states=(
+        State(at_ms=10_000, generation=1, held={"a": [0], "s1/s": [1]}),
+        State(at_ms=62_000, generation=1, held={"a": [0], "s2/s": [1]}),
+        State(at_ms=105_000, generation=2, held={"s2/s": [0, 1]}),
+    ),
+    commits=tuple(every(1_000, (10_000, 60_000))),
+    limits=SLOW,
+)
+claim(
+    "a static restart of another member is no sign of life",
+    *("corpse and restart", "absences", "member_id gone_earliest_ms gone_ms gone_latest_ms"),
+    ("a", 60_000, 60_000, 105_000),
+    ("s1", 10_000, 62_000, 62_000),
 )
 for text, story, absent in LEFT:
     STORIES[text] = story

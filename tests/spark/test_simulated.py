@@ -18,7 +18,7 @@ from coopgroup.pipeline.advice.tables import history_of
 from coopgroup.pipeline.episodes.job import checkpointed, telemetry_episodes
 from coopgroup.pipeline.replay import ReplayedGroup, SparkPlay
 from coopgroup.pipeline.telemetry import events_of, read_lines, rounds_of, work_of
-from coopgroup.simulator.run import Run, simulate
+from coopgroup.simulator.run import Run
 from coopgroup.simulator.scenario import (
     Close,
     Cost,
@@ -34,7 +34,8 @@ from coopgroup.simulator.scenario import (
 from coopgroup.simulator.scenario.file import read_scenario
 from coopgroup.telemetry import to_json
 from tests.spark.frames import Given
-from tests.spark.simulated import history_of_runs
+from tests.spark.simulated import Played, history_of_groups, play
+from tests.support.written_log import Log
 from tests.unit.pipeline.return_times import FAMILIES, Cells, on_grid
 
 if TYPE_CHECKING:
@@ -50,16 +51,21 @@ LINE = "source string, source_partition int, source_offset long, written_ms long
 
 
 @pytest.fixture(scope="module")
-def runs() -> dict[str, Run]:
-    """Return one run for each policy, with the death of a process."""
+def groups() -> list[Played]:
+    """Return one group for each policy, with the death of a process."""
     scenario = read_scenario(str(SCENARIOS / "process_death.toml"))
-    return {policy: simulate(scenario, policy=policy, seed=1) for policy in POLICIES}
+    return [play(scenario, Log(group=policy), policy=policy, seed=1) for policy in POLICIES]
 
 
 @pytest.fixture(scope="module")
-def episodes(spark: SparkSession, runs: dict[str, Run]) -> dict[str, DataFrame]:
+def runs(groups: list[Played]) -> dict[str, Run]:
+    return {group.log.group: group.run for group in groups}
+
+
+@pytest.fixture(scope="module")
+def episodes(spark: SparkSession, groups: list[Played]) -> dict[str, DataFrame]:
     """Return the episodes of the history that a group coordinator would have."""
-    return history_of_runs(spark, runs)
+    return history_of_groups(spark, groups)
 
 
 @pytest.fixture(scope="module")
@@ -168,12 +174,12 @@ def story(away_ms: list[int | None], how: How) -> Scenario:
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession) -> Given:
     """Return history and episodes of a group of each family."""
-    runs = {}
+    groups = []
     for family, how in KINDS.items():
         away_ms = on_grid(FAMILIES[family](np.random.default_rng(5), ABSENCES), GRID_S)
-        runs[family] = simulate(story(away_ms, how), seed=1)
-        assert not runs[family].violations
-    return Given(spark=spark, frames=history_of_runs(spark, runs, is_named=True))
+        groups.append(play(story(away_ms, how), Log(group=family), seed=1))
+        assert not groups[-1].run.violations
+    return Given(spark=spark, frames=history_of_groups(spark, groups, is_named=True))
 
 
 def true_costs(family: str) -> list[float]:

@@ -1,6 +1,7 @@
 """Records of the internal topic as a group coordinator writes them, for tests and benchmarks."""
 
-from collections.abc import Callable
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -15,11 +16,15 @@ from coopgroup.core.protocol.writer import (
 )
 from coopgroup.pipeline.topic.codec import (
     VALUE_NEWEST,
+    ConsumerKey,
+    ConsumerKind,
+    ConsumerValue,
     GroupKey,
     GroupMember,
     GroupValue,
     OffsetKey,
     OffsetValue,
+    TopicPartitions,
 )
 from coopgroup.protocol import (
     KafkaAssignment,
@@ -30,6 +35,11 @@ from coopgroup.protocol import (
 
 _FLEXIBLE_FROM: Final = 4
 _NO_TAGS: Final = b"\0"
+_NULL_CLASSIC: Final = b"\1\0\1\xff"  # so Kafka 4.3 writes a member of KIP-848
+_NAMED: Final = (
+    *(ConsumerKind.MEMBER, ConsumerKind.TARGET_OF_MEMBER),
+    *(ConsumerKind.ASSIGNMENT, ConsumerKind.REGEX),
+)
 
 MEMBER: Final = GroupMember(
     member_id="a-1",
@@ -42,9 +52,12 @@ MEMBER: Final = GroupMember(
 )
 
 
-def encode_key(key: OffsetKey | GroupKey, *, version: int = 1) -> bytes:
+def encode_key(key: OffsetKey | GroupKey | ConsumerKey, *, version: int = 1) -> bytes:
     """Write a key; an `OffsetKey` has the versions 0 and 1."""
     group = packed_string(key.group, "group")
+    if isinstance(key, ConsumerKey):
+        name = packed_string(key.name, "name") if key.kind in _NAMED else b""
+        return require_version(key.kind.value, oldest=3, newest=16) + group + name
     if isinstance(key, GroupKey):
         return require_version(2, oldest=2, newest=2) + group
     return b"".join(
@@ -93,6 +106,68 @@ def encode_group_value(value: GroupValue) -> bytes:
             _NO_TAGS if is_flexible else b"",
         ]
     )
+
+
+def encode_consumer_value(kind: ConsumerKind, value: ConsumerValue) -> bytes:
+    """Write the value of a KIP-848 group; fields that `ConsumerValue` lacks have any content."""
+    tags = _NO_TAGS
+    if kind is ConsumerKind.MEMBER:
+        tags = _packed_classic(value) if value.is_classic else _NULL_CLASSIC
+    return b"".join([require_version(0, oldest=0, newest=0), *_consumer_fields(kind, value), tags])
+
+
+def _consumer_fields(kind: ConsumerKind, value: ConsumerValue) -> list[bytes]:
+    epoch = packed_int32(value.epoch or 0, "epoch")
+    match kind:
+        case ConsumerKind.GROUP | ConsumerKind.TARGET:
+            return [epoch]
+        case ConsumerKind.TOPICS:
+            one = packed_int32(1, "num_partitions") + _packed_uvarint(1) + _NO_TAGS
+            names = [
+                _id_bytes(key) + _packed_compact_string(name) + one for key, name in value.names
+            ]
+            return [_packed_array(names)]
+        case ConsumerKind.MEMBER:
+            return [
+                *map(_packed_compact_string, (value.instance_id, None)),
+                *map(_packed_compact_string, (value.client_id, value.client_host)),
+                _packed_array([*map(_packed_compact_string, value.topics)]),
+                _packed_compact_string(value.regex),
+                packed_int32(value.rebalance_timeout_ms, "rebalance_timeout"),
+                _packed_compact_string(None),
+            ]
+        case ConsumerKind.TARGET_OF_MEMBER:
+            return [_packed_partitions(value.partitions)]
+        case ConsumerKind.ASSIGNMENT:
+            held = map(_packed_partitions, (value.partitions, value.revoking))
+            return [epoch, epoch, b"\0", *held]
+        case ConsumerKind.REGEX:
+            topics = _packed_array([*map(_packed_compact_string, value.topics)])
+            return [topics, packed_int64(1, "version"), packed_int64(0, "timestamp")]
+
+
+def _packed_classic(value: ConsumerValue) -> bytes:
+    """Write the tagged field of a member with the classic protocol: its number is 0."""
+    timeout = packed_int32(value.session_timeout_ms or 0, "session_timeout")
+    content = b"\1" + timeout + _packed_array([]) + _NO_TAGS
+    return b"\1\0" + _packed_uvarint(len(content)) + content
+
+
+def _packed_partitions(topics: Sequence[TopicPartitions]) -> bytes:
+    rows = []
+    for one in topics:
+        numbers = _packed_array([packed_int32(number, "partition") for number in one.partitions])
+        rows.append(_id_bytes(one.topic_id) + numbers + _NO_TAGS)
+    return _packed_array(rows)
+
+
+def _id_bytes(topic_id: str) -> bytes:
+    return urlsafe_b64decode(f"{topic_id}==")
+
+
+def _packed_array(rows: Sequence[bytes]) -> bytes:
+    """Write a COMPACT_ARRAY."""
+    return _packed_uvarint(len(rows) + 1) + b"".join(rows)
 
 
 def _packed_member(

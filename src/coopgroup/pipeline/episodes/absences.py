@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from pyspark.sql import Window
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from coopgroup.pipeline.asof import with_last
 from coopgroup.pipeline.episodes.returns import CAME, GONE, SIZE, with_returns
 from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.topic.consumer_groups import BROKER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -57,7 +59,38 @@ def departures_of(
         sql.col("at_ms").alias("gone_latest_ms"),
     )
     gone = last.join(after, ["group", "life", "state"]).join(rejoin_ms, ["group", "state"])
-    return _with_last_work(gone, holders, commits)
+    return _with_last_work(_with_last_sign(gone, present, states, holders), holders, commits)
+
+
+def _with_last_sign(
+    gone: DataFrame, present: DataFrame, states: DataFrame, holders: DataFrame
+) -> DataFrame:
+    """Let `at_ms` be the time of the last state that shows that the member was alive.
+
+    A round of a classic group shows it: the member joined. In other states the member may be dead,
+    and its session not over yet. There only its first state shows it, and a change of its
+    partitions.
+    """
+    is_round = sql.coalesce(sql.col("protocol") != BROKER, sql.lit(True)) & ~sql.col("is_restart")  # noqa: FBT003 - a value
+    kinds = states.select("group", "state", is_round.alias("is_round"))
+    last = gone.join(kinds, ["group", "state"])
+    unsure = last.where(~sql.col("is_round")).select("group", "life", "member_id")
+    one = ["group", "state", "member_id"]
+    owned = holders.groupBy(*one).agg(
+        sql.bit_xor(sql.xxhash64("topic", "partition")).alias("owned")
+    )
+    seen = present.select("life", "at_ms", *one).join(unsure, ["group", "life", "member_id"])
+    seen = seen.join(kinds, ["group", "state"]).join(owned, one, "left")
+    window = Window.partitionBy("group", "life", "member_id").orderBy("state")
+    is_first = sql.lag("state").over(window).isNull()
+    is_other = ~sql.col("owned").eqNullSafe(sql.lag("owned").over(window))
+    signs = seen.withColumn("is_sign", sql.col("is_round") | is_first | is_other).where("is_sign")
+    signs = signs.groupBy("group", "life", "member_id").agg(sql.max("at_ms").alias("sign_ms"))
+    return (
+        last.join(signs, ["group", "life", "member_id"], "left")
+        .withColumn("at_ms", sql.coalesce("sign_ms", "at_ms"))
+        .drop("is_round", "sign_ms")
+    )
 
 
 def _with_last_work(gone: DataFrame, holders: DataFrame, commits: DataFrame) -> DataFrame:

@@ -12,6 +12,8 @@ A gap counts if the partition changed its owner or had no owner, or if the group
 all partitions for a rebalance. A gap of more than twice the usual interval counts, too: members may
 stop partitions although their protocol does not demand it.
 
+A gap between commits to two topics of one name, with different ids, is no gap.
+
 A partition without records is not committed either, and its gap looks like an outage. Three rules
 keep such gaps apart, and `_bounded` and `_judged` apply them:
 
@@ -116,7 +118,8 @@ def _with_gaps(moments: DataFrame, commits: DataFrame) -> DataFrame:
         *(*_PARTITION, "at_ms", sql.struct(*own).alias("moment"), sql.lit(1).alias("is_moment"))
     )
     work = commits.select(
-        *(*_PARTITION, "at_ms", "committed", "source_offset", sql.lit(0).alias("is_moment"))
+        *(*_PARTITION, "at_ms", "committed", "topic_id", "source_offset"),
+        sql.lit(0).alias("is_moment"),
     )
     rows = work.unionByName(asked, allowMissingColumns=True)
     is_commit = sql.col("is_moment") == 0
@@ -126,7 +129,11 @@ def _with_gaps(moments: DataFrame, commits: DataFrame) -> DataFrame:
     rows = rows.withColumn("is_repeated", is_repeated)
     rows = rows.where(~sql.coalesce("is_repeated", sql.lit(0).cast("boolean")))
     next_ms, next_offset = (sql.lead(name).over(alike) for name in ("at_ms", "committed"))
-    rows = rows.withColumns({"end_ms": next_ms, "end_committed": next_offset})
+    # Between two topics of one name there was no partition.
+    is_other = sql.lead("topic_id").over(alike) != sql.col("topic_id")
+    is_gap = ~sql.coalesce(is_other, sql.lit(0).cast("boolean"))
+    ends = {"end_ms": next_ms, "end_committed": next_offset}
+    rows = rows.withColumns({name: sql.when(is_gap, one) for name, one in ends.items()})
     gap = sql.struct(sql.col("at_ms").alias("begin_ms"), "end_ms", "committed", "end_committed")
     partition = Window.partitionBy(*_PARTITION)
     so_far = (Window.unboundedPreceding, Window.currentRow)

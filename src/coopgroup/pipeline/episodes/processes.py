@@ -79,7 +79,9 @@ def states_of(generations: DataFrame) -> DataFrame:
     alive = lives.where(~sql.col("is_tombstone"))
     in_life = Window.partitionBy(*_LIFE).orderBy("source_offset")
     again = sql.lag("generation").over(in_life) == sql.col("generation")
-    is_restart = sql.coalesce("is_restart", again, no)
+    # The way back to a classic group begins with the generation of the last epoch.
+    is_back = sql.coalesce(sql.lag("protocol").over(in_life) == BROKER, no)
+    is_restart = sql.coalesce("is_restart", again & ~is_back, no)
     return alive.withColumn("is_restart", is_restart).select(
         *("group", "life", "generation"),
         sql.when(sql.col("is_restart"), sql.col("written_ms"))

@@ -30,6 +30,7 @@ from pyspark.sql import functions as sql
 from coopgroup.pipeline.asof import with_last
 from coopgroup.pipeline.episodes.processes import EAGER
 from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.topic.consumer_groups import BROKER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -76,7 +77,8 @@ def numbered_steps(steps: DataFrame, settle_ms: int = SETTLE_MS) -> DataFrame:
     starts = since_ms.isNull() | (pause_ms > settle_ms)
     # Members of a KIP-848 group reconcile within an epoch, one heartbeat after the other.
     same = sql.col("generation") == sql.col("previous_generation")
-    starts &= ~sql.coalesce(same & ~sql.col("is_restart"), sql.lit(0).cast("boolean"))
+    same &= (sql.col("protocol") == BROKER) & ~sql.col("is_restart")
+    starts &= ~sql.coalesce(same, sql.lit(0).cast("boolean"))
     first = sql.last(sql.when(starts, sql.struct("state", "generation")), ignorenulls=True).over(
         window
     )
@@ -221,12 +223,16 @@ def _described(rows: DataFrame) -> DataFrame:
     # The first generation of a life is 1.
     known = sql.coalesce("bound_generation", sql.lit(0))
     missing = sql.col("first_generation") - known - 1
+    # A group that leaves KIP-848 begins with the generation of its last epoch.
+    is_again = sql.col("bound_generation").eqNullSafe(sql.col("first_generation"))
     return rows.select(
         *("group", "first_generation", "last_generation", "begin_ms", "end_ms"),
         sql.lit(HISTORY).alias("source"),
         _trigger(before, first).alias("trigger"),
         sql.when(sql.col("is_restart"), sql.lit(0))
-        .otherwise(sql.col("last_generation") - sql.col("first_generation") + 1)
+        .otherwise(
+            sql.col("last_generation") - sql.col("first_generation") + (~is_again).cast("int")
+        )
         .alias("rounds"),
         sql.greatest(missing, sql.lit(0)).alias("missing"),
         earliest.alias("begin_earliest_ms"),

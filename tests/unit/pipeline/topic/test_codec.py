@@ -28,7 +28,12 @@ from coopgroup.pipeline.topic.codec import (
     decode_key,
     decode_offset_value,
 )
-from tests.support.internal_topic import encode_group_value, encode_key, encode_offset_value
+from tests.support.internal_topic import (
+    encode_consumer_value,
+    encode_group_value,
+    encode_key,
+    encode_offset_value,
+)
 
 VECTORS = Path(__file__).resolve().parents[4] / "protocol" / "vectors" / "internal_topic"
 ALL_VECTORS = json.loads((VECTORS / "java.json").read_text())["vectors"]
@@ -133,6 +138,7 @@ def test_keys_of_kip_848_are_as_kafka_writes_them(
     name = says.get("memberId", says.get("regularExpression", ""))
     expected = ConsumerKey(group=says["groupId"], kind=ConsumerKind(version), name=name)
     assert decode_key(content) == expected
+    assert encode_key(expected) == content
 
 
 @pytest.mark.parametrize(
@@ -171,6 +177,7 @@ def test_values_of_kip_848_are_as_kafka_writes_them(
         revoking=partitions("partitionsPendingRevocation"),
     )
     assert decode_consumer_value(kind, content) == expected
+    assert decode_consumer_value(kind, encode_consumer_value(kind, expected)) == expected
     for cut in range(len(content)):
         with pytest.raises(DecodeError):
             decode_consumer_value(kind, content[:cut])
