@@ -1,9 +1,9 @@
 """Places a declined resource on a member that does not decline it, with any assignor.
 
 A member whose `start` raised `Decline` tells so with each join, until its time is over. An assignor
-may read `GroupMember.declined` itself. If it does not, and gives the resource to such a member, the
-resource goes to the member with the fewest resources. If all members decline, it has no owner, and
-the round goes on (`Placement`).
+with limits reads `GroupMember.declined` itself. If another assignor gives the resource to such a
+member, the resource goes to the member with the fewest resources. If all members decline, it has no
+owner, and the round goes on (`Placement`).
 """
 
 from __future__ import annotations
@@ -36,10 +36,15 @@ class Passing:
         """Whether the application's assignor reads the lags."""
         return self.chosen.needs_lags
 
+    @property
+    def has_limits(self) -> bool:
+        """Whether the application's assignor has limits, see `PlacementAssignor`."""
+        return bool(getattr(self.chosen, "has_limits", False))
+
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array | Placement:
         """Place every assignable resource that has a subscriber, see `Assignor.assign`."""
         placed = self.chosen.assign(group, lags)
-        if not any(member.declined for member in group.members):
+        if self.has_limits or not any(member.declined for member in group.members):
             return placed
         target = placed.target.copy() if isinstance(placed, Placement) else placed.copy()
         no_room: dict[tuple[str, int], str] = {}

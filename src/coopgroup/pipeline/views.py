@@ -21,8 +21,8 @@ __all__ = ["VIEWS", "create_views"]
 # The coordinator writes all members of a group again in each state. Consecutive states with the
 # same owner are one row: their number minus the count of the owner's states is constant. A state
 # that repeats the generation (a static member returned) has the time of the round, so its own time
-# is that of its record. The tombstone of an upgrade to KIP-848, or back, is no state: the group goes
-# on (see `processes.states_of`).
+# is that of its record. The tombstone of an upgrade to KIP-848, or back, is no state: the group
+# goes on (see `processes.states_of`).
 _OWNERS: Final = """\
 WITH around AS (
     SELECT

@@ -102,6 +102,7 @@ class _Search:
         taken: places of each member that are taken, or promised.
         shares: size of each member: places, or 1 if no member has a limit.
         warm: (resource, member) of each warm member.
+        declined: resources that members decline to start.
         returning: resources with an owner that does not claim them: it was away, and gets them back
             before anything is evened out.
         loads: weight that each member is to run, per size.
@@ -117,6 +118,7 @@ class _Search:
     taken: list[int]
     shares: list[float]
     warm: set[tuple[int, int]]
+    declined: set[int]
     returning: set[int]
     loads: list[float] = field(init=False)
     holder: dict[int, int] = field(factory=dict)
@@ -129,6 +131,7 @@ class _Search:
     def of(cls, assignor: PlacementAssignor, group: GroupSnapshot) -> _Search:
         """Ask which members each resource fits, and how many places they have."""
         pairs = list(group.resources)
+        declined = _declined(group)
         weights = None if group.weights is None else group.weights.tolist()
         resources: dict[int, ResourceToPlace] = {}
         fitting: dict[int, list[int]] = {}
@@ -138,7 +141,11 @@ class _Search:
                 weight = 1 if weights is None else max(1, weights[number])
                 name, index = pairs[number]
                 resource = resources[number] = ResourceToPlace(name, index, weight)
-                fitting[number] = [at for at, one in subscribers if assignor.fits(one, resource)]
+                fitting[number] = [
+                    at
+                    for at, one in subscribers
+                    if (number, at) not in declined and assignor.fits(one, resource)
+                ]
         limits = [_limit(member, assignor.places(member)) for member in group.members]
         finite = [limit for limit in limits if limit < math.inf]
         most = max(finite, default=1)
@@ -151,6 +158,7 @@ class _Search:
             taken=_taken(group),
             shares=[max(1, min(limit, most)) for limit in limits],
             warm=_pairs(group.warm_resources, group.warm_members),
+            declined={number for number, _ in declined},
             returning=set(np.flatnonzero((group.owner != NOBODY) & ~group.claimed()).tolist()),
         )
 
@@ -299,6 +307,8 @@ class _Search:
 
     def _reason(self, number: int) -> str:
         count = len(self.fitting[number])
+        if not count and number in self.declined:
+            return "each member that it fits declines it"
         if not count:
             return "it fits no member"
         return "the member that it fits is full" if count == 1 else f"all {count} that fit are full"
@@ -315,6 +325,21 @@ def _limit(member: GroupMember, places: object) -> float:
 
 def _pairs(resources: Int32Array, members: Int32Array) -> set[tuple[int, int]]:
     return set(zip(resources.tolist(), members.tolist(), strict=True))
+
+
+def _declined(group: GroupSnapshot) -> set[tuple[int, int]]:
+    """Return (resource, member) of declined starts.
+
+    A partition has no catalogue. Its member only declines to warm up, and may own it all the same.
+    """
+    if group.weights is None:
+        return set()
+    return {
+        (number, at)
+        for at, member in enumerate(group.members)
+        if member.declined
+        for number in np.flatnonzero(group.mask_of(member.declined)).tolist()
+    }
 
 
 def _taken(group: GroupSnapshot) -> list[int]:
