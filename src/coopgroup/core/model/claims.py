@@ -136,6 +136,7 @@ def _member(claim: MemberClaim) -> GroupMember:
         host=claim.host,
         declined=claim.declined,
         hands_over=claim.hands_over,
+        generation=claim.generation,
     )
 
 

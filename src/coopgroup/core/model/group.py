@@ -57,6 +57,7 @@ class GroupMember:
         host: machine that runs the process, None if unknown.
         declined: warm-ups that its application refused.
         hands_over: whether it leaves permanently, and keeps resources until others are warm.
+        generation: generation that last confirmed its claims, `NO_GENERATION` if unknown.
     """
 
     member_id: str
@@ -70,6 +71,7 @@ class GroupMember:
     host: str | None = None
     declined: ResourceSet = EMPTY
     hands_over: bool = False
+    generation: int = NO_GENERATION
 
     @property
     def rejoins_to_move(self) -> bool:
