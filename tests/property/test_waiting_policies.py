@@ -21,6 +21,7 @@ from coopgroup.policies import (
     PolicyState,
     RoundContext,
     SimplePolicy,
+    find_unclaimed,
     violations,
 )
 from tests.support.checkers import check_nothing_dropped, check_one_owner_in_force, holders
@@ -49,7 +50,6 @@ def _staged(
     assert violations(group, staged.plan) == ()
     check_one_owner_in_force(group, staged.plan)
     held = staged.plan.waiting_for_members
-    assert (held is None) == isinstance(policy, SimplePolicy)
     explained = staged.plan.waiting if held is None else staged.plan.waiting | held
     check_nothing_dropped(group, attrs.evolve(staged.plan, waiting=explained))
     assert staged.state is not None
@@ -82,32 +82,21 @@ def test_rounds_on_any_two_groups_are_safe_and_their_memory_is_json(
 
 
 @given(first=mixed_groups(), second=mixed_groups())
-def test_delay_of_0_is_the_simple_policy(first: GroupSnapshot, second: GroupSnapshot) -> None:
-    """The same offers and the same plans, with and without a memory."""
-    deferred = DeferredPolicy(scheduled_rebalance_timeout_ms=0)
-    states: dict[str, PolicyState | None] = {"deferred": None, "simple": None}
+def test_simple_policy_follows_the_rule_of_its_module(
+    first: GroupSnapshot, second: GroupSnapshot
+) -> None:
+    """With and without a memory: retained, granted if unclaimed, otherwise stopped first."""
+    state = None
     for group in (first, second):
-        rounds = {}
-        for policy in (deferred, SimplePolicy()):
-            state = states[policy.name]
-            context = RoundContext(leader_id="m0", generation=4, now_ms=0, state=state)
-            offer = policy.offer(group, context)
-            assert not offer.withheld_from_assignor.any()
-            view = group.view(owner=offer.owner, assignable=group.assignable)
-            target = StickyAssignor().assign(view, no_lags(group))
-            rounds[policy.name] = policy.stage(group, target, context, offer)
-            memory = rounds[policy.name].state
-            assert memory is not None
-            states[policy.name] = attrs.evolve(memory, generation=3)
-        plans = [
-            {
-                field: np.asarray(value).tolist()
-                for field, value in attrs.asdict(staged.plan).items()
-                if field != "waiting_for_members"
-            }
-            for staged in rounds.values()
-        ]
-        assert plans[0] == plans[1]
+        plan, after = _staged(SimplePolicy(), group, state)
+        context = RoundContext(leader_id="m0", generation=4, now_ms=0, state=state)
+        free = ~group.claimed() & ~find_unclaimed(group, context).withheld
+        gets = free | (group.owner == plan.target)
+        assert plan.assigned.tolist() == np.where(gets, plan.target, -1).tolist()
+        assert plan.waiting.tolist() == ((plan.target != -1) & (plan.assigned == -1)).tolist()
+        assert not plan.lost.any()
+        assert plan.rejoin_in_ms is None
+        state = attrs.evolve(after, generation=3)
 
 
 @given(group=mixed_groups(), ration=st.integers(1, 5))

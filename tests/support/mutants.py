@@ -157,9 +157,9 @@ MUTANTS: Final = (
            "rejoin_in_ms=plan.rejoin_in_ms,",
            "rejoin_in_ms=10 * plan.rejoin_in_ms if plan.rejoin_in_ms else None,"),
     # --- when a policy lets things move
-    Mutant("granted before it is released", "policies.simple:SimplePolicy.stage",
-           "free = ~group.claimed() & ~unclaimed.withheld",
-           "free = ~group.claimed() | (target >= 0)"),
+    Mutant("granted before it is released", "policies.waiting.staging:stage_resources",
+           "granted = RESOURCE_ACTIONS.decide_each(ResourceAction.GRANT, **facts)",
+           "granted = ~kept & (staging.target >= 0)"),
     Mutant("what its owner may keep is taken", "policies.waiting.staging:stage_resources",
            '"moves": staging.moves,', '"moves": np.ones_like(staging.moves),'),
     Mutant("what was lost is given away at once", "policies.waiting.cases:_of_state",
@@ -169,12 +169,12 @@ MUTANTS: Final = (
     Mutant("every round restarts the delay", "policies.waiting.cases:remembered_losses",
            "given_ms=None if key % 2 else now_ms)",
            "given_ms=None if key % 2 else now_ms, "
-           "deadline_ms=cases.losses[key // 2].deadline_ms + 150)"),
+           "deadline_ms=losses[key // 2].deadline_ms + 150)"),
     Mutant("each round adds to the wait for an unknown owner",
            "policies.waiting.cases:remembered_losses",
            "given_ms=None if key % 2 else now_ms)",
            "given_ms=None if key % 2 else now_ms, deadline_ms="
-           "cases.losses[key // 2].deadline_ms + 400 * (cases.losses[key // 2].owner is None))"),
+           "losses[key // 2].deadline_ms + 400 * (losses[key // 2].owner is None))"),
     Mutant("losses wait for ever", "policies.waiting.losses:_decide",
            "expired=context.now_ms >= cases.losses[position].deadline_ms,", "expired=False,"),
     Mutant("losses expire at once", "policies.waiting.losses:_decide",
@@ -208,9 +208,10 @@ MUTANTS: Final = (
     Mutant("waits for what it gave away", "policies.unclaimed:remember_round",
            "released=_set(group, given_up & homeless & group.assignable),",
            "released=_set(group, given_up & ~given_up),"),
-    Mutant("contested resources are granted", "policies.simple:SimplePolicy.stage",
-           "free = ~group.claimed() & ~unclaimed.withheld",
-           "free = ~group.claimed() & ~unclaimed.withheld | group.contested"),
+    Mutant("contested resources are granted", "policies.waiting.staging:stage_resources",
+           "granted = RESOURCE_ACTIONS.decide_each(ResourceAction.GRANT, **facts)",
+           "granted = RESOURCE_ACTIONS.decide_each(ResourceAction.GRANT, **facts)"
+           " | group.contested"),
     # --- what a host makes of a connection: the channel of the driver does the same
     Mutant("a commit is failed with its connection and arrives last",
            "simulator.world.network:Network._give_up",

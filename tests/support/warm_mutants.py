@@ -17,8 +17,8 @@ WARM_MUTANTS: Final = (
     (260, Mutant("a failed warm-up counts as warm", "member.warming:_take_failed",
                 "warm=before.warm - failed,", "warm=before.warm | failed,")),
     # --- the leader
-    (30, Mutant("moves do not wait for their warm-ups", "policies.warming.moves:stage_held",
-               "if held.any():", "if False:")),
+    (30, Mutant("moves do not wait for their warm-ups", "policies.warming.warmth:Warmth.waits_for",
+               "moves &= self.is_cold(receiver) &", "moves &= False &")),
     (6, Mutant("limits of members do not count", "policies.warming.standbys:Slots.fill",
                "rank < self.left_of[members]", "rank >= 0")),
     (1, Mutant("a standby is missing", "policies.warming.standbys:Standbys.added",

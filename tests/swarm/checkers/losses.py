@@ -139,7 +139,7 @@ def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round]:
             unsound.add((one.client, one.generation))
     decided_ms: dict[str, int] = {}
     membership: dict[str, int] = {}
-    sets, warm, earlier = WarmSets(), EMPTY, EMPTY
+    sets, warm = WarmSets(), EMPTY
     has: dict[str, ResourceSet] = {}
     for one in telemetry:
         sets.take(one)
@@ -159,11 +159,9 @@ def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round]:
                     f"{one.client}/{membership.get(one.client, 0)}",
                     received.get(one.generation, []),
                     sound=(one.client, one.generation) not in unsound,
-                    # The round has the last join of a static member whose next one is late.
-                    warm=warm | earlier,
+                    warm=warm,
                     twice=received_twice(has, one.record.members),
                 )
-                earlier = sets.everywhere_static()
             case _:
                 pass
 

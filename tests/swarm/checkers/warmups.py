@@ -90,14 +90,12 @@ class WarmSets:
         dead: what ended processes were warm for, by member id; a round can still have such members.
         nameless: the same of processes that ended before they learned their member id.
         named: all member ids that processes learned.
-        static: living processes with a static id.
     """
 
     warmups: dict[str, _Warmups] = field(factory=dict)
     dead: dict[str, ResourceSet] = field(factory=dict)
     nameless: ResourceSet = EMPTY
     named: set[str] = field(factory=set)
-    static: set[str] = field(factory=set)
     decided_ms: dict[int, int] = field(factory=dict)
     leading_ms: dict[str, int] = field(factory=dict)
     first_round: dict[str, int] = field(factory=dict)
@@ -107,9 +105,6 @@ class WarmSets:
         self.named.add(envelope.member)
         match envelope.record:
             case ProcessStarted() | ProcessEnded():
-                self.static.discard(envelope.client)
-                if isinstance(envelope.record, ProcessStarted) and envelope.record.instance_id:
-                    self.static.add(envelope.client)
                 ended = self.warmups.pop(envelope.client, None)
                 if ended is not None:
                     # A member that left has no id in its last records.
@@ -143,10 +138,6 @@ class WarmSets:
         if found is None:
             found = self.warmups[client] = _Warmups()
         return found
-
-    def everywhere_static(self) -> ResourceSet:
-        """Return the resources that members with a static id are warm for."""
-        return ResourceSet.union_all([self.of(client).warm for client in sorted(self.static)])
 
     def everywhere(self, members: Iterable[str] = ()) -> ResourceSet:
         """Return the resources for which a leader may count some process as warm.

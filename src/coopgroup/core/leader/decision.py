@@ -28,8 +28,8 @@ from coopgroup.core.policies.state import NO_CLAIMS, Claims, PolicyState
 from coopgroup.core.policies.stopping import with_holders_rights
 from coopgroup.core.policies.unclaimed import find_unclaimed, remember_round
 from coopgroup.core.policies.warming.option import warmup_of
-from coopgroup.core.policies.warming.rounds import Warming, with_kept_warmups
-from coopgroup.core.policies.warming.warmth import with_leavers, with_pending_moves
+from coopgroup.core.policies.warming.rounds import Warming, warmth_for, with_kept_warmups
+from coopgroup.core.policies.warming.warmth import with_leavers
 from coopgroup.core.telemetry.records import RoundDecided, RoundRefused, WithoutRoom
 
 if TYPE_CHECKING:
@@ -232,14 +232,15 @@ def _stage(
 ) -> tuple[StagedRound, WarmRound | None, Int32Array]:
     """Return the staged round, its warm-ups, and the assignor's last answer."""
     with _asking(f"policy {policy.name}"):
+        context = attrs.evolve(context, warmth=warmth_for(group, context, policy))
         offer = policy.offer(group, context)
         arrivals = lags.aligned_arrivals(group.resources)
         if arrivals is not None:
             read_only(arrivals)
-        warming = Warming.of(group, context, policy, offer)
+        warming = Warming.of(context, offer)
         owner, withheld = offer.owner, offer.withheld_from_assignor
         if warming is not None:
-            offer, owner, withheld = warming.offer, warming.shown_owner, warming.withheld
+            owner, withheld = warming.shown_owner, warming.withheld
         assignable = group.assignable & ~withheld
 
     answers: list[Int32Array] = []
@@ -265,16 +266,16 @@ def _stage(
             raise _NoRoomError(left, answer.no_room.values())
         return answer.target
 
-    def stage(target: Int32Array, seen: GroupSnapshot) -> StagedRound:
-        now = context if seen is group else with_pending_moves(context)
-        return policy.stage(seen, read_only(target.copy()), now, offer)
-
-    target = ask(owner) if warming is None else warming.aim(ask)
+    if warming is None:
+        answer = target = ask(owner)
+    else:
+        answer, target = warming.aim(ask)
     with _asking(f"policy {policy.name}"):
+        staged = policy.stage(group, read_only(target.copy()), context, offer)
         if warming is None:
-            return stage(target, group), None, target
-        warm = warming.stage(target, stage)
-        return attrs.evolve(warm.round_.staged, plan=warm.plan), warm, answers[-1]
+            return staged, None, answers[-1]
+        warm = warming.staged(answer, target, staged)
+        return warm.round_, warm, answers[-1]
 
 
 def _memory_of(group: GroupSnapshot, context: RoundContext, staged: StagedRound) -> PolicyState:

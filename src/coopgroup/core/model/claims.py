@@ -155,6 +155,7 @@ def _member(claim: MemberClaim) -> GroupMember:
         declined=claim.declined,
         hands_over=claim.hands_over,
         traits=claim.traits,
+        generation=claim.generation,
     )
 
 

@@ -60,6 +60,7 @@ class GroupMember:
         hands_over: whether it leaves permanently, and keeps resources until others are warm. Such a
             member subscribes to nothing.
         traits: what its application tells about it, for assignors and policies; a JSON object.
+        generation: generation that last confirmed its claims, `NO_GENERATION` if unknown.
     """
 
     member_id: str
@@ -74,6 +75,7 @@ class GroupMember:
     declined: ResourceSet = EMPTY
     hands_over: bool = False
     traits: Traits = field(factory=dict, hash=False)
+    generation: int = NO_GENERATION
 
     @property
     def rejoins_to_move(self) -> bool:

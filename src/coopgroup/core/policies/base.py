@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from coopgroup.core.model.plan import RoundPlan
     from coopgroup.core.model.resource_set import BoolArray, Int32Array
     from coopgroup.core.policies.state import PolicyState
+    from coopgroup.core.policies.warming.warmth import Warmth
 
 
 @frozen(kw_only=True)
@@ -46,6 +47,7 @@ class RoundContext:
         after_broker: whether the group coordinator assigned before (KIP-848); no owner is lost.
         round_generation: generation of the round; None if unknown.
         rebalance_timeout_ms: the leader's own `max.poll.interval.ms`; None if unknown.
+        warmth: who is warm or cold for which resource; None in a round without warm-ups.
     """
 
     leader_id: str
@@ -58,6 +60,7 @@ class RoundContext:
     after_broker: bool = False
     round_generation: int | None = None
     rebalance_timeout_ms: int | None = None
+    warmth: Warmth | None = None
 
     @property
     def memory(self) -> object:
@@ -73,14 +76,11 @@ class Offer:
         owner: int32 (R,): present owner for the assignor, `NOBODY` without one.
         withheld_from_assignor: bool (R,): not offered in this round.
         facts: what the policy has computed for `stage`, of any type; nobody else reads it.
-        taken_over: bool (R,): set by the leader in a round with warm-ups: a warm member takes this
-            resource, which does not wait for its owner and does not return to it. None for none.
     """
 
     owner: Int32Array
     withheld_from_assignor: BoolArray
     facts: object = None
-    taken_over: BoolArray | None = None
 
 
 @frozen(kw_only=True, eq=False)

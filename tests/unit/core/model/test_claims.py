@@ -49,10 +49,11 @@ def test_members_when_given_in_any_order_are_numbered_by_id() -> None:
         "rack": "r1",
         "rejoin_in_ms": 70,
         "loss_ends_in_ms": 900,
+        "generation": 2,
     }
     group = resolve_claims(
         [
-            MemberClaim(member_id="b", topics=("t",), generation=2, **told),
+            MemberClaim(member_id="b", topics=("t",), **told),
             MemberClaim(member_id="a", topics=("s", "t")),
             MemberClaim(member_id="c", topics=(), readable=False),
             MemberClaim(member_id="d", topics=("s", "t")),

@@ -106,6 +106,33 @@ def test_time_out_when_the_option_says_move_moves_cold() -> None:
 # --- losses and returns -------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("joins_in", "owned"), [(-1, []), (2, [1])])
+def test_cancelled_warm_up_in_an_old_join_takes_no_loss(joins_in: int, owned: list[int]) -> None:
+    """The coordinator answers for a static member whose join was lost with an earlier one.
+
+    In that join the member was warm. It has cooled since, and may be away.
+    """
+    group = group_of(deferred(), 2, "a", "b")
+    static = group.add("s", instance_id="static")
+    group.round()
+    assert (group.warmups(), static.generation) == ({}, 2)
+    del group.members["b"]
+    static.warm, static.generation = partitions(1), joins_in
+    group.round()
+    assert group.owned()["s"] == owned
+
+
+def test_running_warm_up_in_an_old_join_takes_a_loss() -> None:
+    group = group_of(deferred(standbys=2), 2, "a", "b")
+    group.add("s", instance_id="static")
+    group.round()
+    assert group.warmups()["s"] == [0, 1]
+    del group.members["b"]
+    group.members["s"].warm, group.members["s"].generation = partitions(1), -1
+    group.round()
+    assert group.owned()["s"] == [1]
+
+
 @pytest.mark.parametrize("policy", [simple(standbys=1), deferred(standbys=1)])
 def test_lost_resource_goes_at_once_to_its_standby(policy: Policy) -> None:
     group = group_of(policy, 4, "a", "b")

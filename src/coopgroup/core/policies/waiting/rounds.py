@@ -32,6 +32,7 @@ from coopgroup.core.policies.waiting.moves import (
     less_even,
 )
 from coopgroup.core.policies.waiting.staging import Staging, keepable, stage_resources
+from coopgroup.core.policies.warming.taking import taken_over
 
 if TYPE_CHECKING:
     from coopgroup.core.model import GroupSnapshot, RoundPlan
@@ -109,10 +110,8 @@ class _Moves:
 def offer_round(group: GroupSnapshot, context: RoundContext, delays: Delays) -> Offer:
     """Withhold resources that wait for their owner, and name the owners of the others."""
     outlook = _look(group, context, delays)
-    owner = offered_owner(group, outlook.stopping)
-    returns = outlook.losses.restored_to != NOBODY
     return Offer(
-        owner=np.where(returns, outlook.losses.restored_to, owner).astype(np.int32),
+        owner=_offered(group, outlook.stopping, outlook.losses),
         withheld_from_assignor=outlook.losses.waits.copy(),
         facts=outlook,
     )
@@ -141,10 +140,6 @@ def stage_round(
     # A policy that wraps this one may make an offer of its own.
     facts = offer.facts
     outlook = facts if isinstance(facts, _Outlook) else _look(group, context, delays)
-    if offer.taken_over is not None:
-        outlook = attrs.evolve(
-            outlook, losses=outlook.losses.without(group, offer.taken_over, context.now_ms)
-        )
     could_stay = keepable(group)
     restored_to = outlook.losses.restored_to
     # A returning member gets all its resources immediately, even if the target has changed.
@@ -178,7 +173,9 @@ def stage_round(
         candidates &= evened_out != NOBODY
         promised = np.where(candidates, evened_out, promised).astype(np.int32)
     recipient = np.where(group.may_hold(promised), promised, recipient).astype(np.int32)
-    moves = _rationed(group, target, context, candidates, ration)
+    held = _held(context, candidates, recipient)
+    now = np.where(held, group.owner, target).astype(np.int32)  # what this round can reach
+    moves = _rationed(group, now, context, candidates & ~held, ration)
     waiting_for_members = outlook.unclaimed.created & (outlook.initial_until_ms is not None)
     wait_ends_ms = _earliest(
         outlook.losses.wait_until_ms,
@@ -186,9 +183,9 @@ def stage_round(
     )
     due_ms = _earliest(wait_ends_ms, moves.due_ms if moves.pending else None)
     staging = Staging(
-        target=target,
+        target=np.where(held, recipient, target).astype(np.int32),
         recipient=recipient,
-        keepable=could_stay,
+        keepable=could_stay | held,
         moves=moves.chosen | stopping,
         settled=mode is not MoveMode.MOVE,
         waits=outlook.losses.waits,
@@ -205,8 +202,8 @@ def stage_round(
         lost=outlook.losses.lost,
         moves_due_ms=moves.due_ms,
         moves_pending=_unfinished(candidates, plan) if mode is MoveMode.MOVE else begun,
-        planned=group.resources.take(moves.put_off),
-        promised=_still_promised(group, promised, plan),
+        planned=group.resources.take(moves.put_off | held),
+        promised=_still_promised(group, promised, plan, held),
         blind=blind and waits,
         initial_until_ms=outlook.initial_until_ms,
         next_round_ms=due_ms,
@@ -216,12 +213,38 @@ def stage_round(
 
 def _look(group: GroupSnapshot, context: RoundContext, delays: Delays) -> _Outlook:
     unclaimed = find_unclaimed(group, context)
+    losses = follow_losses(group, context, unclaimed, delays.loss_ms)
+    stopping = stopping_claims(group, context)
+    if context.warmth is not None:
+        owner = _offered(group, stopping, losses)
+        losses = losses.without(
+            group, taken_over(context.warmth, owner, losses.waits), context.now_ms
+        )
     return _Outlook(
         unclaimed=unclaimed,
-        losses=follow_losses(group, context, unclaimed, delays.loss_ms),
-        stopping=stopping_claims(group, context),
+        losses=losses,
+        stopping=stopping,
         initial_until_ms=_initial_until_ms(group, context, delays.initial_ms),
     )
+
+
+def _offered(group: GroupSnapshot, stopping: BoolArray, losses: Losses) -> Int32Array:
+    """Return the owners as the assignor should see them, with those that are back: int32 (R,)."""
+    owner = offered_owner(group, stopping)
+    returns = losses.restored_to != NOBODY
+    return np.where(returns, losses.restored_to, owner).astype(np.int32)
+
+
+def _held(context: RoundContext, candidates: BoolArray, recipient: Int32Array) -> BoolArray:
+    """Return the resources that stay with their owner until their receiver is warm: bool (R,).
+
+    Resources of a member that hands over are among them. Its other resources move at once, outside
+    the ration.
+    """
+    warmth = context.warmth
+    if warmth is None:
+        return np.zeros_like(candidates)
+    return (candidates | warmth.leaving) & warmth.waits_for(recipient)
 
 
 def _earliest(*times_ms: int | None) -> int | None:
@@ -309,9 +332,11 @@ def _entitled(group: GroupSnapshot, outlook: _Outlook) -> Int32Array:
     return np.where(group.may_hold(restored_to), restored_to, NOBODY).astype(np.int32)
 
 
-def _still_promised(group: GroupSnapshot, promised: Int32Array, plan: RoundPlan) -> Holdings:
-    """Return the promised resources that are still being stopped."""
-    open_ = (promised != NOBODY) & (plan.assigned == NOBODY)
+def _still_promised(
+    group: GroupSnapshot, promised: Int32Array, plan: RoundPlan, held: BoolArray
+) -> Holdings:
+    """Return the promised resources that are being stopped, or whose receiver warms up."""
+    open_ = (promised != NOBODY) & ((plan.assigned == NOBODY) | held)
     return Holdings(resources=group.resources.take(open_), holder=promised[open_])
 
 
@@ -370,9 +395,11 @@ def _initial_until_ms(
         context: context of the round.
         initial_delay_ms: how long the first members wait; 0 for not at all.
     """
+    if not initial_delay_ms:
+        return None
     until_ms = None if context.state is None else context.state.initial_until_ms
     forms = _knows_of_no_owner(context) and not group.claim_members.size
-    if until_ms is None and initial_delay_ms and forms:
+    if until_ms is None and forms:
         known = [m.rejoin_in_ms for m in group.members if m.rejoin_in_ms is not None]
         until_ms = context.now_ms + min([*known, initial_delay_ms])
     # Design II: "use the deferment process to allow other members to join in that period". Without

@@ -1,108 +1,135 @@
-"""Hold back the moves to cold members, with any policy.
+"""The moves of a staged round, and those that a policy may not make yet.
 
-The policy stages the round as if all members were warm. Its moves to cold receivers are held back,
-also those that it postpones: the policy stages again, with the owner as target of these resources.
-Any policy can be used unchanged, because policies are pure.
-
-A move is not held back if its receiver takes no part, is warm, has timed out, or has declined.
+A policy holds back its moves to cold members by itself (`Warmth.waits_for`). A user's policy need
+not know of warm-ups. Then the leader takes such moves back: the owner keeps the resource, which is
+always safe, and the receiver warms up.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 from attrs import frozen
 
 from coopgroup.core.model import NOBODY
+from coopgroup.core.model.plan import revoked_claims
+from coopgroup.core.policies.stopping import stopping_claims
+from coopgroup.core.policies.unclaimed import find_unclaimed, remember_round
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from coopgroup.core.model import GroupSnapshot
-    from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
-    from coopgroup.core.policies.base import StagedRound
+    from coopgroup.core.model import GroupSnapshot, RoundPlan
+    from coopgroup.core.model.resource_set import BoolArray, Int32Array
+    from coopgroup.core.policies.base import RoundContext, StagedRound
+    from coopgroup.core.policies.state import PolicyState
     from coopgroup.core.policies.warming.warmth import Warmth
-
-_STAGINGS_MAX: Final = 4
 
 
 @frozen(kw_only=True, eq=False)
-class HeldRound:
+class HeldMoves:
     """A staged round without moves to cold members.
 
     Attributes:
         staged: the policy's round.
-        first: the policy's round if all members were warm.
         held: bool (R,): stays with its owner only because its receiver is cold.
-        goal: int32 (R,): final receiver of each resource that the policy moves; `NOBODY` for a
-            resource that stays.
+        receiver: int32 (R,): final receiver of each resource that the policy moves or grants;
+            `NOBODY` for a resource that stays.
     """
 
     staged: StagedRound
-    first: StagedRound
     held: BoolArray
-    goal: Int32Array
+    receiver: Int32Array
 
 
-def stage_held(
-    warmth: Warmth,
-    target: Int32Array,
-    may_move_cold: Int64Array,
-    stage: Callable[[Int32Array, GroupSnapshot], StagedRound],
-) -> HeldRound:
-    """Stage a round and hold back its moves to cold members.
+def held_moves(warmth: Warmth, context: RoundContext, staged: StagedRound) -> HeldMoves:
+    """Find the moves of a round, and take back those to cold members.
 
     Args:
         warmth: facts of the round with R resources.
-        target: int32 (R,): the final target.
-        may_move_cold: pairs that move although the receiver is cold, because they timed out.
-        stage: asks the policy, given a target, int32 (R,), and the group.
+        context: context of the round.
+        staged: what the policy decided.
     """
-    owner, may_stay = warmth.group.owner, warmth.may_stay
-
-    def too_cold(receiver: Int32Array) -> BoolArray:
-        moves: BoolArray = may_stay & (receiver != NOBODY) & (receiver != owner)
-        moves &= warmth.is_cold(receiver) & ~warmth.are_among(may_move_cold, receiver)
-        return moves
-
-    first = staged = stage(target, warmth.group)
-    goal = _receivers(warmth.group, target, first)
-    intends = may_stay & (goal != owner) & (_taken(warmth, first) | _planned(warmth.group, first))
-    held = intends & too_cold(goal)
-    if held.any():
-        # A second staging must not make other cold moves instead.
-        aim = np.where(too_cold(target) | held, owner, target).astype(np.int32)
-        for number in range(_STAGINGS_MAX):
-            staged = stage(aim, warmth.kept_group)
-            other = _receivers(warmth.group, aim, staged)
-            more = _taken(warmth, staged) & too_cold(other)
-            if not more.any():
-                break
-            held |= more
-            goal = np.where(more, other, goal).astype(np.int32)
-            last = number == _STAGINGS_MAX - 2
-            aim = np.where(may_stay if last else more, owner, aim).astype(np.int32)
-    goal = np.where(may_stay & ~intends & ~held, NOBODY, goal).astype(np.int32)
-    return HeldRound(staged=staged, first=first, held=held, goal=goal)
+    receiver = _receivers(warmth.group, staged)
+    taken = warmth.may_stay & (staged.plan.assigned != warmth.group.owner)
+    moves = (receiver != warmth.group.owner) & (taken | _planned(warmth, staged))
+    held = moves & warmth.waits_for(receiver)
+    back = held & taken
+    if back.any():
+        staged = _taken_back(warmth.group, context, staged, back, receiver)
+    receiver = np.where(warmth.may_stay & ~moves, NOBODY, receiver).astype(np.int32)
+    return HeldMoves(staged=staged, held=held, receiver=receiver)
 
 
-def _taken(warmth: Warmth, staged: StagedRound) -> BoolArray:
-    """Return the resources that a round takes from owners that could keep them: bool (R,)."""
-    taken: BoolArray = warmth.may_stay & (staged.plan.assigned != warmth.group.owner)
-    return taken
-
-
-def _planned(group: GroupSnapshot, staged: StagedRound) -> BoolArray:
-    """Return the resources that a round plans to take later: bool (R,)."""
-    if staged.state is None:
-        return np.zeros(len(group.resources), dtype=np.bool_)
-    return group.mask_of(staged.state.planned)
-
-
-def _receivers(group: GroupSnapshot, target: Int32Array, staged: StagedRound) -> Int32Array:
+def _receivers(group: GroupSnapshot, staged: StagedRound) -> Int32Array:
     """Return the receivers of a round's moves: promised ones, else the target."""
+    target = staged.plan.target
     if staged.state is None:
         return target
     promised = group.aligned(staged.state.promised.resources, staged.state.promised.holder)
     return np.where(promised != NOBODY, promised, target).astype(np.int32)
+
+
+def _planned(warmth: Warmth, staged: StagedRound) -> BoolArray:
+    """Return the resources that a round plans to take later: bool (R,)."""
+    if staged.state is None:
+        return warmth.may_stay & staged.plan.waiting
+    return warmth.may_stay & warmth.group.mask_of(staged.state.planned)
+
+
+def _taken_back(
+    group: GroupSnapshot,
+    context: RoundContext,
+    staged: StagedRound,
+    back: BoolArray,
+    receiver: Int32Array,
+) -> StagedRound:
+    """Leave resources with their owners, and bring the plan and the memory up to date."""
+    plan, state = staged.plan, staged.state
+    assigned = np.where(back, group.owner, plan.assigned).astype(np.int32)
+    stops = revoked_claims(group, assigned)
+    stopping = stops & stopping_claims(group, context)
+    # Without a stop or a free resource a follow-up round would find the same group, without end.
+    moves_on = (stops & ~stopping).any() or (plan.waiting & ~group.claimed()).any()
+    rejoin_in_ms = plan.rejoin_in_ms
+    if state is not None and state.next_round_ms is not None and not stops.any():
+        rejoin_in_ms = max(state.next_round_ms - context.now_ms, 1)
+    follow_up = plan.follow_up and bool(moves_on)
+    if not follow_up and rejoin_in_ms is None and not stops.any():
+        follow_up = _puts_off(plan)
+    plan = attrs.evolve(
+        plan,
+        target=np.where(back, receiver, plan.target).astype(np.int32),
+        assigned=assigned,
+        follow_up=follow_up,
+        waiting=plan.waiting | back,
+        stopping=stopping,
+        rejoin_in_ms=None if follow_up else rejoin_in_ms,
+    )
+    return attrs.evolve(
+        staged, plan=plan, state=None if state is None else _kept(group, context, plan, state, back)
+    )
+
+
+def _puts_off(plan: RoundPlan) -> bool:
+    """Return whether a resource waits that needs another round."""
+    forming = plan.waiting_for_members
+    return bool(plan.lost.any() or (forming is not None and forming.any()))
+
+
+def _kept(
+    group: GroupSnapshot,
+    context: RoundContext,
+    plan: RoundPlan,
+    state: PolicyState,
+    back: BoolArray,
+) -> PolicyState:
+    """Return the memory of a round that left resources with their owners."""
+    facts = remember_round(group, context, find_unclaimed(group, context), plan.assigned)
+    return attrs.evolve(
+        state,
+        holdings=facts.holdings,
+        released=facts.released,
+        stopping=facts.stopping,
+        planned=state.planned | group.resources.take(back),
+    )

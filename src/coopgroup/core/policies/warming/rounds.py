@@ -4,7 +4,7 @@ The leader calls three steps, between the calls of policy and assignor:
 
 1. `shown_owner` and `withheld`: the assignor's view.
 2. `aim`: the target, with running warm-ups and warm members preferred.
-3. `stage`: the policy's round without moves to cold members, and the warm-ups of the plan.
+3. `staged`: the policy's round without moves to cold members, and the warm-ups of the plan.
 
 Limits of cold warm-ups: those of moves come first, running ones before new ones, each by resource;
 then those of standbys in the same order. A member that is kept warm does not count.
@@ -16,7 +16,6 @@ them warm in its first round, and starts the time of cold warm-ups anew.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import attrs
@@ -27,7 +26,7 @@ from coopgroup.core.model import NOBODY
 from coopgroup.core.policies.state import Holdings, RunningWarmups
 from coopgroup.core.policies.waiting.moves import less_even
 from coopgroup.core.policies.warming.asking import ask_for_warm
-from coopgroup.core.policies.warming.moves import stage_held
+from coopgroup.core.policies.warming.moves import held_moves
 from coopgroup.core.policies.warming.option import Warmup, warmup_of
 from coopgroup.core.policies.warming.pairs import (
     claims_of,
@@ -47,40 +46,34 @@ if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
     from coopgroup.core.policies.base import Offer, Policy, RoundContext, StagedRound
     from coopgroup.core.policies.state import PolicyState
-    from coopgroup.core.policies.warming.moves import HeldRound
+    from coopgroup.core.policies.warming.moves import HeldMoves
 
 
-@frozen(kw_only=True, eq=False, slots=False)
+@frozen(kw_only=True, eq=False)
 class Warming:
     """Warm-ups of one round.
 
     Attributes:
         warmth: facts of the round.
-        offer: the policy's offer, with `taken_over`.
-        taken: bool (R,): the same `taken_over`.
-        released: bool (R,): revoked by an earlier round and given up.
+        context: circumstances of the round.
+        offer: the policy's offer.
+        taken: bool (R,): waits or returns in the offer of a user's policy, and a warm member takes
+            it. Our own policies know of warm members, and offer such a resource as free.
     """
 
     warmth: Warmth
+    context: RoundContext
     offer: Offer
     taken: BoolArray
-    released: BoolArray
 
     @classmethod
-    def of(
-        cls, group: GroupSnapshot, context: RoundContext, policy: Policy, offer: Offer
-    ) -> Warming | None:
-        """Return the warm-ups of a round; None without the option, or if no member takes part."""
-        option = warmup_of(policy)
-        if option is None or not any(member.warms for member in group.members):
+    def of(cls, context: RoundContext, offer: Offer) -> Warming | None:
+        """Return the warm-ups of a round; None for a round without them."""
+        warmth = context.warmth
+        if warmth is None:
             return None
-        warmth = warmth_of(group, context, option)
-        released = np.zeros(len(group.resources), dtype=np.bool_)
-        if context.state is not None:
-            released = group.mask_of(context.state.released)
-        taken = taken_over(warmth, offer)
-        offer = attrs.evolve(offer, taken_over=taken)
-        return cls(warmth=warmth, offer=offer, taken=taken, released=released)
+        taken = taken_over(warmth, offer.owner, offer.withheld_from_assignor)
+        return cls(warmth=warmth, context=context, offer=offer, taken=taken)
 
     @property
     def shown_owner(self) -> Int32Array:
@@ -92,73 +85,48 @@ class Warming:
         """The resources that the assignor may not place: bool (R,)."""
         return self.offer.withheld_from_assignor & ~self.taken
 
-    @cached_property
-    def _late(self) -> Int64Array:
-        return self.warmth.timed_out()
-
-    @cached_property
-    def _may_move_cold(self) -> Int64Array:
-        """Return the moves that are made although the receiver is cold.
-
-        These are the moves whose warm-up timed out, and pairs for which no warm-up will run. The
-        assignor is asked to avoid the latter, so such a move is made only without another choice.
-        """
-        # Also a standby that timed out: the move to it would wait for a warm-up that never begins.
-        return np.union1d(self._late, self._known_refused)
-
-    @cached_property
-    def _known_refused(self) -> Int64Array:
-        return np.union1d(self.warmth.refused, self.warmth.declined)
-
-    @cached_property
-    def refused(self) -> Int64Array:
-        """Return the pairs that are cancelled: they timed out, or were declined."""
-        receivers = self.warmth.receivers[resources_of(self.warmth.group, self._late)]
-        moves = receivers == members_of(self.warmth.group, self._late)
-        return np.union1d(self._known_refused, self._late[~moves])
-
-    def aim(self, ask: Callable[[Int32Array], Int32Array]) -> Int32Array:
-        """Return the final target: int32 (R,).
+    def aim(self, ask: Callable[[Int32Array], Int32Array]) -> tuple[Int32Array, Int32Array]:
+        """Return the assignor's answer, and the final target: int32 (R,) each.
 
         Args:
             ask: asks the assignor, given the owners that it sees.
         """
-        return ask_for_warm(self.warmth, self.shown_owner, self.refused, ask)
+        warmth, state = self.warmth, self.context.state
+        answer = ask_for_warm(warmth, self.shown_owner, warmth.cancelled, ask)
+        returns = (self.offer.owner != NOBODY) & ~self.taken
+        released = np.zeros_like(returns)
+        if state is not None:
+            released = warmth.group.mask_of(state.released)
+        return answer, given_to_warm(warmth, answer, returns, released)
 
-    def stage(
-        self, answer: Int32Array, stage: Callable[[Int32Array, GroupSnapshot], StagedRound]
-    ) -> WarmRound:
-        """Stage a round.
+    def staged(self, answer: Int32Array, target: Int32Array, staged: StagedRound) -> WarmRound:
+        """Return the round with its warm-ups.
 
         Args:
-            answer: int32 (R,): what `aim` returned.
-            stage: asks the policy, given a target and a group.
+            answer: int32 (R,): the assignor's answer.
+            target: int32 (R,): what the policy received.
+            staged: the policy's round.
         """
-        group = self.warmth.group
-        returns = (self.offer.owner != NOBODY) & ~self.taken
-        target = given_to_warm(self.warmth, answer, returns, self.released)
-        round_ = stage_held(self.warmth, target, self._may_move_cold, stage)
-        plan = round_.staged.plan
-        goal = np.where(plan.lost & (round_.goal == NOBODY), self.warmth.receivers, round_.goal)
+        group, warmth = self.warmth.group, self.warmth
+        moves = held_moves(warmth, self.context, staged)
+        plan = moves.staged.plan
+        waits = plan.lost & (moves.receiver == NOBODY)
+        goal = np.where(waits, warmth.receivers, moves.receiver)
         goal = np.where(goal == plan.assigned, NOBODY, goal).astype(np.int32)
-        refused = np.union1d(self.refused, self._dropped(plan, goal))
-        warmups, cold = self._warmups(plan, goal, round_.held, refused)
-        kept_back = round_.held & ~self.warmth.are_among(self.refused, goal)
+        refused = np.union1d(warmth.cancelled, self._dropped(plan, goal))
+        warmups, cold = self._warmups(plan, goal, moves.held, refused)
         return WarmRound(
             warming=self,
-            round_=round_,
+            moves=moves,
             goal=goal,
             plan=attrs.evolve(
                 plan,
-                target=np.where(round_.held, round_.goal, plan.target).astype(np.int32),
-                waiting=plan.waiting | round_.held,
                 warmup_members=members_of(group, warmups).astype(np.int32),
                 warmup_resources=resources_of(group, warmups).astype(np.int32),
             ),
             warmups=warmups,
             cold=cold,
             refused=refused,
-            kept_back=kept_back,
             levels=less_even(group, target, answer),
         )
 
@@ -168,7 +136,7 @@ class Warming:
         A standby that is late is cancelled. If such a pair became a standby instead, its time
         would be over already: no round would follow, and no other warm-up could begin.
         """
-        group, late = self.warmth.group, self._late
+        group, late = self.warmth.group, self.warmth.late
         resources, members = resources_of(group, late), members_of(group, late)
         dropped: BoolArray = (plan.assigned[resources] != members) & (goal[resources] != members)
         return late[dropped]
@@ -212,48 +180,38 @@ class WarmRound:
 
     Attributes:
         warming: the steps before.
-        round_: the policy's rounds.
+        moves: the policy's round.
         plan: the plan with warm-ups.
         goal: int32 (R,): receivers of unfinished moves.
         warmups: the warm-ups of the plan, as ascending pairs.
         cold: the cold ones among them.
         refused: pairs that must not warm up, also in later rounds.
-        kept_back: bool (R,): stays with its owner until the receiver is warm.
         levels: whether warm members got more than the assignor gave them, so that a round follows
             that levels.
     """
 
     warming: Warming
-    round_: HeldRound
+    moves: HeldMoves
     plan: RoundPlan
     goal: Int32Array
     warmups: Int64Array
     cold: Int64Array
     refused: Int64Array
-    kept_back: BoolArray
     levels: bool
 
-    def remembered(self, state: PolicyState) -> PolicyState:
-        """Return the memory of the round with its warm-ups.
+    @property
+    def round_(self) -> StagedRound:
+        """The policy's round with the plan that has the warm-ups."""
+        return attrs.evolve(self.moves.staged, plan=self.plan)
 
-        Moves that are held back stay pending, so that a policy that rests makes them later.
-        """
+    def remembered(self, state: PolicyState) -> PolicyState:
+        """Return the memory of the round with its warm-ups."""
         group = self.warming.warmth.group
-        first = self.round_.first.state
-        promised = state.promised
-        planned = state.planned
-        pending = state.moves_pending or self.levels
-        if first is not None and self.kept_back.any():
-            pending = pending or first.moves_pending
-            planned = planned | group.resources.take(self.kept_back)
-            promised = self._promised(state, first)
         unfinished = self.goal != NOBODY
         since_ms = self._since_ms()
         return attrs.evolve(
             state,
-            moves_pending=pending,
-            planned=planned,
-            promised=promised,
+            moves_pending=state.moves_pending or self.levels,
             next_round_ms=self._next_round_ms(state, since_ms),
             warmups=RunningWarmups(
                 pairs=claims_of(group, self.warmups),
@@ -265,15 +223,6 @@ class WarmRound:
             ),
             refused=claims_of(group, self.refused),
         )
-
-    def _promised(self, state: PolicyState, first: PolicyState) -> Holdings:
-        """Return the promises of both stagings."""
-        group = self.warming.warmth.group
-        now = group.aligned(state.promised.resources, state.promised.holder)
-        then = group.aligned(first.promised.resources, first.promised.holder)
-        holder = np.where((now == NOBODY) & self.kept_back, then, now).astype(np.int32)
-        open_ = holder != NOBODY
-        return Holdings(resources=group.resources.take(open_), holder=holder[open_])
 
     def _since_ms(self) -> Int64Array:
         """Return when each warm-up began: now, except for cold ones that run already."""
@@ -294,6 +243,14 @@ class WarmRound:
         if state.next_round_ms is not None:
             times_ms.append(state.next_round_ms)
         return min(times_ms, default=None)
+
+
+def warmth_for(group: GroupSnapshot, context: RoundContext, policy: Policy) -> Warmth | None:
+    """Return the facts of a round; None without the option, or if no member takes part."""
+    option = warmup_of(policy)
+    if option is None or not any(member.warms for member in group.members):
+        return None
+    return warmth_of(group, context, option)
 
 
 def with_kept_warmups(group: GroupSnapshot, context: RoundContext, plan: RoundPlan) -> RoundPlan:

@@ -22,22 +22,22 @@ from coopgroup.core.policies.warming.pairs import members_of, resources_of
 
 if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
-    from coopgroup.core.policies.base import Offer
     from coopgroup.core.policies.warming.warmth import Warmth
 
 
-def taken_over(warmth: Warmth, offer: Offer) -> BoolArray:
+def taken_over(warmth: Warmth, offered: Int32Array, withheld: BoolArray) -> BoolArray:
     """Return the resources that wait for, or return to, an owner, and that a warm member takes.
 
     Args:
         warmth: facts of the round.
-        offer: the policy's offer.
+        offered: int32 (R,): the owners of the policy's offer.
+        withheld: bool (R,): the resources that the policy withholds.
 
     Returns:
         bool (R,).
     """
-    waits = warmth.free & offer.withheld_from_assignor
-    returns = warmth.free & ~offer.withheld_from_assignor & warmth.is_cold(offer.owner)
+    waits = warmth.free & withheld
+    returns = warmth.free & ~withheld & warmth.is_cold(offered)
     return warmth.has_warm() & (waits | returns)
 
 

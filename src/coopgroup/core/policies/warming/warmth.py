@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import attrs
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from coopgroup.core.policies.warming.option import Warmup
 
 
-@frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False, slots=False)
 class Warmth:
     """Facts of a round; R resources, M members, pairs as keys of module `pairs`, ascending.
 
@@ -95,10 +96,47 @@ class Warmth:
         mask[resources_of(self.group, self.warm)] = True
         return mask
 
-    def timed_out(self) -> Int64Array:
+    @cached_property
+    def late(self) -> Int64Array:
         """Return the running warm-ups that are cold after the time-out."""
         late = self.now_ms - self.since_ms >= self.option.timeout_ms
         return self.running[late & ~holds(self.warm, self.running)]
+
+    @cached_property
+    def cancelled(self) -> Int64Array:
+        """Return the pairs for which no warm-up runs: standbys that timed out, and declined ones.
+
+        A move that timed out is not cancelled: it is made.
+        """
+        receivers = self.receivers[resources_of(self.group, self.late)]
+        moves = receivers == members_of(self.group, self.late)
+        return np.union1d(self._known_refused, self.late[~moves])
+
+    @cached_property
+    def _known_refused(self) -> Int64Array:
+        return np.union1d(self.refused, self.declined)
+
+    @cached_property
+    def _may_move_cold(self) -> Int64Array:
+        """Return the moves that are made although the receiver is cold.
+
+        These are the moves whose warm-up timed out, and pairs for which no warm-up will run. The
+        assignor is asked to avoid the latter, so such a move is made only without another choice.
+        """
+        # Also a standby that timed out: the move to it would wait for a warm-up that never begins.
+        return np.union1d(self.late, self._known_refused)
+
+    def waits_for(self, receiver: Int32Array) -> BoolArray:
+        """Return the moves that wait until their receiver is warm: bool (R,).
+
+        A move does not wait if its receiver takes no part, is warm, has timed out, or has declined.
+
+        Args:
+            receiver: int32 (R,): the resource moves to it if it is another member than the owner.
+        """
+        moves: BoolArray = self.may_stay & (receiver != NOBODY) & (receiver != self.group.owner)
+        moves &= self.is_cold(receiver) & ~self.are_among(self._may_move_cold, receiver)
+        return moves
 
 
 def warmth_of(group: GroupSnapshot, context: RoundContext, option: Warmup) -> Warmth:
@@ -107,6 +145,7 @@ def warmth_of(group: GroupSnapshot, context: RoundContext, option: Warmup) -> Wa
     warm = pair_keys(group, group.warm_resources, group.warm_members)
     # Nothing warms up a resource that was deleted, even if a member still claims it.
     warm = warm[subscribes(group, warm) & group.assignable[resources_of(group, warm)]]
+    warm = warm[~_is_stale(group, context, warm)]
     owned = group.owner[resources_of(group, warm)] == members_of(group, warm)
     running, since_ms, refused = _remembered(group, context, takes_part, warm)
     stopping = rightful_resources(group, stopping_claims(group, context))
@@ -132,6 +171,25 @@ def warmth_of(group: GroupSnapshot, context: RoundContext, option: Warmup) -> Wa
         stopping=stopping,
         free=group.assignable & group.subscribed() & ~group.claimed(),
     )
+
+
+def _is_stale(group: GroupSnapshot, context: RoundContext, warm: Int64Array) -> BoolArray:
+    """Return the warm pairs that the last round cancelled, in claims older than that round.
+
+    The coordinator can answer for a static member with an old join. The member may be away, and its
+    warm-up may be cancelled since. A resource given to it would wait for the whole session.
+    """
+    state = context.state
+    if state is None or not warm.size:
+        return np.zeros(warm.size, dtype=np.bool_)
+    before = set(state.members)
+    old = [
+        member.member_id in before and member.generation < context.generation
+        for member in group.members
+    ]
+    kept, _ = keys_in(group, state.warmups.pairs, state.members)
+    stale: BoolArray = np.array(old, dtype=np.bool_)[members_of(group, warm)]
+    return stale & ~holds(kept, warm)
 
 
 def _declined(group: GroupSnapshot, warm: Int64Array) -> Int64Array:
@@ -188,9 +246,7 @@ def _orphaned(group: GroupSnapshot, state: PolicyState | None, receivers: Int32A
 # --- members that hand over -----------------------------------------------------------------------
 # They leave permanently, and work until their next owners are warm. Such a member subscribes to
 # nothing, so the assignor gives its resources to others. Without warm-ups a policy takes them from
-# it at once. With warm-ups the policy stages a second round for a group in which the member may
-# keep what it owns. Then its moves are like all others: a move to a cold member waits for its warm-
-# up, also under a policy that otherwise rests.
+# it at once. With warm-ups it may keep what it owns, until the receiver is warm.
 
 
 def with_leavers(group: GroupSnapshot) -> GroupSnapshot:
@@ -214,10 +270,3 @@ def with_leavers(group: GroupSnapshot) -> GroupSnapshot:
             subscriptions.append(topics)
         class_of[number] = subscriptions.index(topics)
     return attrs.evolve(group, subscriptions=tuple(subscriptions), class_of=class_of)
-
-
-def with_pending_moves(context: RoundContext) -> RoundContext:
-    """Return the context of a leader that knows that moves are to be made."""
-    if context.state is None:
-        return context
-    return attrs.evolve(context, state=attrs.evolve(context.state, moves_pending=True))

@@ -31,16 +31,22 @@ HOT = Lags.from_mapping({"T": {0: 50_000, 1: 50_000, 2: 10, 3: 10}})
 class Obstinate:
     """Moves the first `count` partitions of the first member that stay with it in the target.
 
-    It can promise them, and otherwise writes no state, as a policy of a user may do.
+    Attributes:
+        count: how many.
+        promises: whether it promises them. Otherwise it writes no state, as a policy of a user may
+            do.
+        ignores: whether it moves resources to cold members, as a policy does that knows nothing of
+            warm-ups.
     """
 
     count: int
     promises: bool = False
+    ignores: bool = False
     name = "obstinate"
     warmup: ClassVar[Warmup] = Warmup()
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
-        return SimplePolicy().offer(group, context)
+        return SimplePolicy().offer(group, self._known(context))
 
     def stage(
         self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
@@ -48,13 +54,16 @@ class Obstinate:
         moved = target.copy()
         others = np.flatnonzero(target == 0)[: self.count]
         moved[others] = 1
-        staged = SimplePolicy().stage(group, moved, context, offer)
+        staged = SimplePolicy().stage(group, moved, self._known(context), offer)
         if not self.promises:
             return attrs.evolve(staged, state=None)
         assert staged.state is not None
         mask = moved != target
         promised = Holdings(resources=group.resources.take(mask), holder=moved[mask])
         return attrs.evolve(staged, state=attrs.evolve(staged.state, promised=promised))
+
+    def _known(self, context: RoundContext) -> RoundContext:
+        return attrs.evolve(context, warmth=None) if self.ignores else context
 
 
 def claim(member_id: str, *owned: int, warm: ResourceSet | None = FOUR - FOUR) -> MemberClaim:
@@ -93,26 +102,37 @@ def decided(
     return decision
 
 
-def test_policy_without_a_state_is_held_back() -> None:
-    decision = decided(Obstinate(count=0), claim("a", 0, 1, 2, 3), claim("b"))
-    assert decision.plan.assigned.tolist() == [0, 0, 0, 0]
-    assert decision.plan.warmup_resources.tolist() == [1, 3]
-    assert decision.state.receivers.resources == ResourceSet({"T": [1, 3]})
+@pytest.mark.parametrize("ignores", [False, True])
+@pytest.mark.parametrize("promises", [False, True])
+@pytest.mark.parametrize("count", [0, 1])
+def test_policy_of_a_user_makes_no_cold_move(count: int, *, promises: bool, ignores: bool) -> None:
+    policy = Obstinate(count=count, promises=promises, ignores=ignores)
+    plan = decided(policy, claim("a", 0, 1, 2, 3), claim("b")).plan
+    assert plan.assigned.tolist() == [0, 0, 0, 0]
+    assert plan.waiting.tolist() == [count == 1, True, False, True]
+    assert plan.warmup_resources.tolist() == ([0, 1] if count else [1, 3])
+    assert plan.warmup_members.tolist() == [1, 1]
+    assert not plan.follow_up, "the next round would find the same group"
 
 
-def test_policy_that_moves_others_instead_has_its_way_in_the_end() -> None:
-    """Its plan is safe. The leader gives up after a few stagings, so that the round is decided."""
-    decision = decided(Obstinate(count=1), claim("a", 0, 1, 2, 3), claim("b"))
-    assert decision.plan.follow_up
-    assert (decision.plan.assigned == 0).sum() == 3
+@pytest.mark.parametrize("ignores", [False, True])
+@pytest.mark.parametrize("promises", [False, True])
+def test_move_of_a_user_that_is_taken_back_is_not_forgotten(
+    *, promises: bool, ignores: bool
+) -> None:
+    policy = Obstinate(count=0, promises=promises, ignores=ignores)
+    state = decided(policy, claim("a", 0, 1, 2, 3), claim("b")).state
+    assert state.receivers.resources == ResourceSet({"T": [1, 3]})
+    assert state.holdings.holder.tolist() == [0, 0, 0, 0]
+    assert (state.released, state.stopping.resources) == (ResourceSet(), ResourceSet())
+    assert not promises or state.planned == ResourceSet({"T": [1, 3]})
 
 
-def test_policy_that_promises_others_instead_is_held_back_as_far_as_possible() -> None:
-    """The leader sees the receivers, and stages again without these moves."""
-    policy = Obstinate(count=1, promises=True)
-    decision = decided(policy, claim("a", 0, 1, 2, 3), claim("b"))
-    assert decision.plan.warmup_members.tolist() == [1, 1]
-    assert set(decision.plan.warmup_resources.tolist()) <= {0, 1, 3}
+def test_policy_that_ignores_warm_ups_moves_what_is_warm() -> None:
+    policy = Obstinate(count=0, ignores=True)
+    warm = ResourceSet({"T": [1]})
+    plan = decided(policy, claim("a", 0, 1, 2, 3), claim("b", warm=warm)).plan
+    assert (plan.assigned.tolist(), plan.follow_up) == ([0, -1, 0, 0], True)
 
 
 @pytest.mark.parametrize("takes_part", [True, False])

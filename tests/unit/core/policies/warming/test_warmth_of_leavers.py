@@ -83,3 +83,21 @@ def test_bundles_of_a_leaving_member_move_as_a_whole() -> None:
     group.members["a"].warm = both_of(1)
     group.settle()
     assert group.members["a"].owned == existing
+
+
+def test_ready_resources_of_a_leaving_member_are_not_rationed() -> None:
+    """The ration spares owners that could keep; this one cannot."""
+    policy = IncrementalPolicy(warmup=Warmup(per_member=9), max_moves_per_round=1)
+    group = WarmGroup(existing=partitions(*range(8)), policy=policy)
+    group.add("a", 0, 2)
+    group.add("b", 1, 3)
+    group.add("c", 4, 5, 6, 7)
+    group.settle()
+    group.hands_over("c")
+    group.round()
+    assert group.warmups() == {"a": [5, 7], "b": [4, 6]}
+    group.warms_up("a")
+    group.round()
+    assert group.owned()["c"] == [4, 6]
+    group.settle()
+    assert group.owned() == {"a": [0, 2, 5, 7], "b": [1, 3], "c": [4, 6]}
