@@ -105,6 +105,9 @@ def command(
     ):
         if topic != usual:
             click.echo(f"Set {key} to {topic} for members that are to use it.")
+    click.echo(
+        f"`coopgroup watch GROUP --telemetry-topic {telemetry_topic}` reads their telemetry."
+    )
 
 
 def _create(admin: AdminClient, topic: NewTopic, brokers: Brokers) -> bool:
