@@ -86,6 +86,8 @@ class Supervisor:
         self._inbox, self._outbox = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         for one in (self._inbox, self._outbox):
             one.settimeout(0)  # a supervisor that hangs must not stop the worker
+        # macOS limits a message to this buffer, by default to 2,048 bytes.
+        self._outbox.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _NOTE_BYTES_MAX)
         if hasattr(socket, "SO_PASSCRED"):
             self._inbox.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._outbox.set_inheritable(True)

@@ -17,7 +17,7 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from coopgroup.testing.processes import BrokerProcess, Reaper
+from coopgroup.testing.processes import STOP_S, BrokerProcess, Reaper
 from tests.chaos.checkers import Commit, Freeze, HandOut
 from tests.chaos.member import MemberSpec, dump_spec
 from tests.chaos.network import Link, Namespace
@@ -40,6 +40,7 @@ class Life:
     commits: list[Commit] = field(factory=list)
     freezes: list[Freeze] = field(factory=list)
     frozen_since_ns: int | None = None
+    _worker: int | None = None
     _reader: EventReader = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -49,6 +50,15 @@ class Life:
     def name(self) -> str:
         """Name of the process, such as `m1-3`."""
         return self.spec.process
+
+    @property
+    def pid(self) -> int:
+        """Number of the member's process: the first child of its supervisor, if it has one."""
+        own = self.process.pid
+        if self._worker is None and self.spec.is_supervised:
+            children = Path(f"/proc/{own}/task/{own}/children")
+            self._worker = next(map(int, children.read_text().split()), None)
+        return own if self._worker is None else self._worker
 
     @property
     def has_begun(self) -> bool:
@@ -103,16 +113,22 @@ class Life:
         threads at the lowest priority, the application runs first.
         """
         core = min(os.sched_getaffinity(0))
-        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+        for task in Path(f"/proc/{self.pid}/task").iterdir():
             thread = int(task.name)
             with contextlib.suppress(ProcessLookupError):  # a thread that ended meanwhile
                 os.sched_setaffinity(thread, {core})
-                if thread != self.process.pid:
+                if thread != self.pid:
                     os.setpriority(os.PRIO_PROCESS, thread, 19)
 
     def freeze(self) -> None:
         """Stop the process (SIGSTOP), and wait until the kernel has stopped it."""
-        self.process.pause()
+        if self.spec.is_supervised:
+            os.kill(self.pid, signal.SIGSTOP)
+            until = time.monotonic() + STOP_S
+            while not _is_stopped(self.pid) and time.monotonic() < until:
+                time.sleep(0.001)
+        else:
+            self.process.pause()
         self.frozen_since_ns = time.monotonic_ns()
 
     def thaw(self) -> None:
@@ -125,17 +141,32 @@ class Life:
         self.freezes.append(freeze)
         self.frozen_since_ns = None
         if self.process.is_running:
-            self.process.resume()
+            self.signal(signal.SIGCONT)
+            self.process.is_paused = False
 
     def kill(self) -> None:
-        """End the process (SIGKILL)."""
-        self.is_wanted = False
-        self.process.kill()
+        """End the process (SIGKILL); its supervisor leaves for it, and ends by itself."""
+        is_first, self.is_wanted = self.is_wanted, False
+        if is_first and self.pid != self.process.pid:
+            self.signal(signal.SIGKILL)
+        else:
+            self.process.kill()
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process, if it is alive."""
         if self.process.is_running:
-            os.kill(self.process.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # only its supervisor is left
+                os.kill(self.pid, number)
+
+
+def _is_stopped(process: int) -> bool:
+    """Return whether all threads of a process stand."""
+    with contextlib.suppress(FileNotFoundError):  # it has ended
+        return all(
+            (task / "stat").read_text().rpartition(")")[2].split()[0] == "T"
+            for task in Path(f"/proc/{process}/task").iterdir()
+        )
+    return True
 
 
 @define(eq=False)
@@ -173,7 +204,9 @@ class Seat:
             config=dict(config),
             namespace="" if self.namespace is None else self.namespace.path,
         )
+        supervisor = (sys.executable, "-m", "coopgroup.supervisor")
         command = [
+            *(supervisor if self.spec.is_supervised else ()),
             *("env", "PYTHONFAULTHANDLER=1", sys.executable, "-m", "tests.chaos.member"),
             dump_spec(spec),
         ]

@@ -17,8 +17,10 @@ The file `.clock` holds seconds to add to the wall clock.
 Log lines are written with one system call each, so SIGKILL loses no line that a commit covers.
 """
 
+import ctypes
 import faulthandler
 import json
+import os
 import signal
 import sys
 import time
@@ -38,6 +40,7 @@ POLL_S: Final = 0.1
 COMMIT_S: Final = 0.5
 HAND_OVER_S_MAX: Final = 10.0
 LONG_MS: Final = 600_000
+PR_SET_PDEATHSIG: Final = 1
 
 
 @frozen(kw_only=True)
@@ -50,6 +53,7 @@ class MemberSpec:
         commits: "sync", "async" or "auto".
         namespace: file of the network namespace to enter, or "" for none.
         work_s: how long the application works on each record.
+        is_supervised: whether its parent is `coopgroup.supervisor`.
     """
 
     kind: str
@@ -62,6 +66,7 @@ class MemberSpec:
     commits: str
     namespace: str = ""
     work_s: float = 0.0
+    is_supervised: bool = False
 
 
 def dump_spec(spec: MemberSpec) -> str:
@@ -244,9 +249,18 @@ def _let_the_wall_clock_jump(path: Path) -> None:
     time.time = lambda: jumped_ns() / 1e9
 
 
+def _end_with_the_supervisor() -> None:
+    """Let Linux kill this process with its parent: the reaper of a run knows only the parent."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == 1:
+        sys.exit(1)  # it died before
+
+
 def main() -> None:
     """Run the member that the argument describes."""
     spec = MemberSpec(**json.loads(sys.argv[1]))
+    if spec.is_supervised:
+        _end_with_the_supervisor()
     if spec.namespace:
         enter_namespace(spec.namespace)
     _let_the_wall_clock_jump(Path(spec.folder) / f"{spec.process}.clock")

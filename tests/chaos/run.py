@@ -159,6 +159,7 @@ def _play_on(stage: Stage, report: Report, group: Group, seconds: float, *, netw
             policy=group.policy,
             assignor=group.assignor,
             commits=commits,
+            is_supervised=identity == "none" and sys.platform == "linux",
         )
         stage.add_member(spec)
     if _await_rest(stage, group, START_S, report) is None:

@@ -185,7 +185,7 @@ class Stage:
     def _kill_members(self) -> None:
         for life in self.lives:
             if life.process.is_running:
-                life.kill()
+                life.process.kill()  # a supervisor must not try to leave without brokers
 
     # --- the agenda -----------------------------------------------------------------------------
 
@@ -228,7 +228,8 @@ class Stage:
         self.cluster.wait_ready()
         self._settle_topics()
         for seat in self.seats:
-            if not seat.life.process.is_running:
+            # The supervisor of a killed member may still be leaving for it.
+            if not seat.life.is_wanted or not seat.life.process.is_running:
                 seat.start()
             seat.is_restarting = False
 

@@ -17,6 +17,11 @@ from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
 # The number of the cluster (`default.replication.factor`).
 _OF_THE_CLUSTER: Final = -1
 _DAY_MS: Final = 86_400_000
+_UNREACHABLE: Final = (
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+)
 # Rings are old after a second. A segment is deleted only when it is closed, so both are short.
 _BELL: Final = {
     "cleanup.policy": "delete",
@@ -84,7 +89,7 @@ def command(
             replication_factor=replication_factor or _OF_THE_CLUSTER,
             config=dict(configuration),
         )
-        is_new = _create(admin, new, brokers.timeout_ms / 1000)
+        is_new = _create(admin, new, brokers)
         click.echo(f"{topic} {'is created' if is_new else 'exists already'}")
 
     make(bell_topic, _BELL)
@@ -100,10 +105,14 @@ def command(
     ):
         if topic != usual:
             click.echo(f"Set {key} to {topic} for members that are to use it.")
+    click.echo(
+        f"`coopgroup watch GROUP --telemetry-topic {telemetry_topic}` reads their telemetry."
+    )
 
 
-def _create(admin: AdminClient, topic: NewTopic, timeout_s: float) -> bool:
+def _create(admin: AdminClient, topic: NewTopic, brokers: Brokers) -> bool:
     """Create a topic; return False if it exists."""
+    timeout_s = brokers.timeout_ms / 1000
     created = admin.create_topics([topic], request_timeout=timeout_s, operation_timeout=timeout_s)
     try:
         created[topic.topic].result()
@@ -111,5 +120,7 @@ def _create(admin: AdminClient, topic: NewTopic, timeout_s: float) -> bool:
         cause = error.args[0]
         if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
+        if cause.code() in _UNREACHABLE:
+            raise TopicError(f"no broker answers at {brokers.bootstrap_server}") from None
         raise TopicError(f"{topic.topic} is not created: {cause.str()}") from None
     return True

@@ -15,6 +15,7 @@ from coopgroup.testing.processes import (
     log_tail,
     make_folder,
 )
+from tests.support.programs import result_on_macos
 
 
 @pytest.fixture
@@ -121,3 +122,19 @@ def test_folder_avoids_a_small_ram_disk(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("coopgroup.testing.processes.ROOM_PER_BROKER", 1 << 60)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     assert make_folder(None, 1).parent == tmp_path
+
+
+def test_frozen_broker_of_a_test_needs_no_waitid(tmp_path: Path) -> None:
+    program = """
+from pathlib import Path
+from coopgroup.testing.processes import BrokerProcess, Reaper
+reaper = Reaper(Path(sys.argv[1]))
+broker = BrokerProcess(["cat"], Path(sys.argv[1]) / "log", reaper)
+broker.pause()
+frozen = broker.is_paused and broker.is_running
+broker.resume()
+broker.kill()
+reaper.close()
+print(json.dumps(frozen))
+"""
+    assert result_on_macos(program, str(tmp_path))
