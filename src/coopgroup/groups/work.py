@@ -659,12 +659,14 @@ class ResourceWork:
                 # The process was frozen: a flush in `stop` would run beside the next owner.
                 work.is_stale, work.reason = True, StopReason.LOST
             abandons = action is Action.LOST and work.is_stale
-            if not abandons and work.next_action is not action:
+            is_due = work.next_action is action and not self._awaits_catalogue(work, action)
+            if not abandons and not is_due:
                 work.busy -= 1
                 self._go_on(work)
                 return
             if action is Action.START:
                 work.is_stale = False  # it begins under the current grant
+            before = work.mark
             given = self._prepared(work, action)
         callback = self._callback(action)
         failure: BaseException | None = None
@@ -684,7 +686,8 @@ class ResourceWork:
             elif action is Action.START and isinstance(failure, Decline | StartFailed):
                 self._refuse(work, failure)
             else:
-                work.is_changed |= action is Action.CHANGE  # it has not followed the definition
+                if action is Action.CHANGE:  # it still follows the definition before
+                    work.mark, work.is_changed = before, True
                 self._back_off(work, action, failure, words)
             self._go_on(work)
             if failure is not None:

@@ -7,7 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from coopgroup.core.member.effects import BeginWarmups, LoseResources, RevokeResources
+from coopgroup.core.member.effects import (
+    BeginWarmups,
+    GrantResources,
+    LoseResources,
+    RevokeResources,
+)
 from coopgroup.core.member.events import StartsDeclined
 from coopgroup.core.member.parts import LastAssignment
 from coopgroup.core.model import ResourceSet
@@ -327,3 +332,24 @@ def test_resource_of_a_callback_equals_the_plain_one() -> None:
     assert given == HEAVY
     assert {HEAVY: 1}[given] == 1
     assert ResourceSet.from_pairs([given]) == ONLY_HEAVY
+
+
+def test_stop_after_a_change_that_failed_gets_the_definition_before(hand: Hand) -> None:
+    bench = Bench(hand, has_on_change=True)
+    bench.catalogue = defined(heavy=1)
+    bench.grant(ONLY_HEAVY)
+    bench.failures["change", HEAVY] = [ValueError("no")]
+    bench.read(defined(heavy=2))
+    bench.put(REVOKE_HEAVY)
+    assert heard(bench)[1:] == [("change", 2, ""), ("stop", 1, "moved")]
+
+
+def test_start_that_waits_for_a_thread_awaits_the_catalogue_of_a_later_grant(bench: Bench) -> None:
+    bench.catalogue, bench.member = defined(1, heavy=1), led_at(1)
+    bench.work.put(GrantResources(resources=ONLY_HEAVY))  # no thread is free
+    bench.work.put(LOSE_HEAVY)
+    bench.member = led_at(2)
+    bench.grant(ONLY_HEAVY)
+    assert bench.calls == []
+    bench.read(defined(2, heavy=2))
+    assert heard(bench) == [("start", 2, "")]
