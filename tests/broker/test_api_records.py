@@ -1,5 +1,6 @@
 """`CooperativeConsumer` on a real broker: records, commits and positions."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -174,6 +175,27 @@ def test_close_when_offsets_are_stored_by_hand_commits_those(make: Make, topic: 
     expected = [-1001, -1001]
     expected[seen[3].partition() or 0] = (seen[3].offset() or 0) + 1
     assert committed(make(**{"group.id": group_id}), topic) == expected
+
+
+def test_other_threads_ask_and_commit_while_one_polls_without_an_end(
+    make: Make, topic: str
+) -> None:
+    """They waited as long as the consumer polled: librdkafka serves one thread at a time."""
+    consumer = make(**{"enable.auto.commit": False})
+    consumer.subscribe([topic])
+    take(consumer, 2 * RECORDS)
+    answers: list[list[int]] = []
+
+    def ask() -> None:
+        answers.append(positions(consumer, topic))
+        consumer.commit(asynchronous=False)
+        answers.append(committed(consumer, topic))
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    wait_for(lambda: len(answers) == 2, "both answers", WAIT_S, lambda: consumer.poll(0.2))
+    assert answers == [[RECORDS, RECORDS]] * 2
+    asking.join()
 
 
 def test_seek_to_the_end_when_committed_after_it_commits_nothing_old(

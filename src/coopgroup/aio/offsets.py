@@ -230,7 +230,7 @@ class Offsets:
         return {one: one.offset if one.offset >= 0 else None for one in found}
 
     async def _look_up(self, ask: Callable[[Any], T]) -> T:
-        """Ask the brokers with another client: a client serves one thread only (`published`)."""
+        """Ask the brokers with another client: a client serves one thread only (`fetching`)."""
         renew = self.polling.parts.fetching.renew
 
         def look_up() -> T:

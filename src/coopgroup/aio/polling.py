@@ -5,7 +5,7 @@ fetches records into the buffer, from which the loop takes them (`hand_out`). Th
 for each batch, and only if a task waits for it.
 
 Rules of this file: a call of librdkafka's consumer needs `fetch_lock`, because a second thread in
-the same client may wait for ever (`published`). The buffer is bounded. While it is full, the
+the same client may wait for ever (`records.fetching`). The buffer is bounded. While it is full, the
 thread continues to serve the group. If it stays full, librdkafka fetches nothing more, so that its
 callbacks (such as `stats_cb`) can still be served. No command of the loop waits for this thread.
 
@@ -43,7 +43,7 @@ from coopgroup.kafka.consumer import ConsumerParts
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.pace import AWAY_S, QUIET_S, Pace
 from coopgroup.kafka.records.partitions import to_partitions
-from coopgroup.kafka.records.record_buffer import Partition, Pauser, PublishedPositions
+from coopgroup.kafka.records.record_buffer import Partition, Pauser
 from coopgroup.worker import Worker
 
 _KEPT_S: Final = 1.0
@@ -183,7 +183,7 @@ class Polling:
 
     def __attrs_post_init__(self) -> None:
         self.parts.fetching.record_buffer.is_shared = True
-        self.parts.fetching.published = PublishedPositions(self._paused)
+        self.parts.fetching.paused_there = self._paused
         self.parts.fetching.ahead_max = _AHEAD_MAX
         self.parts.listener.is_polled = False
         self._unawaited = Unawaited(self.parts.fetching, self.hand_out)

@@ -86,7 +86,12 @@ from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.kafka.records.offsets import OffsetStore, given_offsets, offsets_to_store
 from coopgroup.kafka.records.pace import AWAY_S, IDLE_S, Pace
-from coopgroup.kafka.records.partitions import all_but, to_partition, to_partitions
+from coopgroup.kafka.records.partitions import (
+    all_but,
+    checked_partitions,
+    to_partition,
+    to_partitions,
+)
 from coopgroup.kafka.records.record_buffer import partition_of
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 
@@ -645,9 +650,14 @@ class CooperativeConsumer:
         self._committing.store.store(wanted)
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Return the offset of the next record that the application gets from each partition."""
+        """Return the offset of the next record that the application gets from each partition.
+
+        Raises:
+            TypeError: the argument is not a list of partitions.
+            RuntimeError: the consumer is closed.
+        """
         self._check_open()
-        return self._fetching.positions(partitions)
+        return self._fetching.positions(checked_partitions(partitions))
 
     def committed(
         self, partitions: list[TopicPartition], timeout: float | None = -1

@@ -170,6 +170,7 @@ class FakeLibrdkafka:
     ends: dict[Partition, int] = field(factory=dict)
     markers: list[Partition] = field(factory=list)
     _positions: dict[Partition, int] = field(factory=dict)
+    _epochs: dict[Partition, int] = field(factory=dict)
     _assigned: set[Partition] = field(factory=set)
 
     def feed(self, messages: Iterable[Message]) -> None:
@@ -182,6 +183,7 @@ class FakeLibrdkafka:
             if one.error() is None:
                 key = str(one.topic()), int(one.partition() or 0)
                 self._positions[key] = max((one.offset() or 0) + 1, self._positions.get(key, 0))
+                self._epochs[key] = one.leader_epoch() or 0
         for key in self.markers:
             self._positions[key] += 1
         self.markers.clear()
@@ -198,7 +200,12 @@ class FakeLibrdkafka:
     def position(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return positions like confluent_kafka: -1001 before the first record."""
         names = [(one.topic, one.partition) for one in partitions]
-        return [TopicPartition(*one, self._positions.get(one, -1001)) for one in names]
+        return [
+            TopicPartition(*one, self._positions[one], leader_epoch=self._epochs.get(one, 0))
+            if one in self._positions
+            else TopicPartition(*one)
+            for one in names
+        ]
 
     def list_topics(self, _topic: str, *, timeout: float) -> None:
         assert timeout > 0

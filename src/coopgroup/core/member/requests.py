@@ -3,6 +3,10 @@
 Rule of this file: no field remembers that a request must be sent. `wanted` looks at a member and
 returns the requests that it wants on their way, with their start times. A lost request is simply
 wanted again. The same list determines when the host must wake the member.
+
+A request has three stations. Here the member builds it (`_begin_request`). The host's transport
+chooses the connection and watches the deadline (`kafka.rpc.transport`). The channel writes it, and
+finds its answer (`kafka.rpc.channel`).
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from coopgroup.core.model.group_api import (
 )
 
 if TYPE_CHECKING:
+    from coopgroup.core.member.config import MemberConfig
     from coopgroup.core.member.member import Member
     from coopgroup.core.member.turn import Turn
 
@@ -85,7 +90,7 @@ def send_what_is_due(turn: Turn) -> None:
         turn.lose(_NOTHING_TO_JOIN_FOR, keep_id=False)
     for kind, at_ms in wanted(turn.member):
         if at_ms <= turn.now_ms:
-            _send(turn, kind)
+            _begin_request(turn, kind)
 
 
 def leave_at_once(turn: Turn, reason: str) -> None:
@@ -97,7 +102,7 @@ def leave_at_once(turn: Turn, reason: str) -> None:
         return
     if turn.member.config.instance_id is None:
         turn.set(rejoin_reason=reason)
-        _send(turn, RequestKind.LEAVE_GROUP)
+        _begin_request(turn, RequestKind.LEAVE_GROUP)
         turn.set(rejoin_reason="")
 
 
@@ -110,8 +115,10 @@ def _may_commit(member: Member) -> bool:
     )
 
 
-def _send(turn: Turn, kind: RequestKind) -> None:
-    lane, request, timeout_ms = _build(turn, kind)
+def _begin_request(turn: Turn, kind: RequestKind) -> None:
+    """Build a request, note that it is on its way, and give it to the host."""
+    lane = _lane(turn.member, kind)
+    request = _request(turn, kind)
     if request is None:
         return
     member = turn.member
@@ -131,38 +138,47 @@ def _send(turn: Turn, kind: RequestKind) -> None:
             lane=lane,
             coordinator=coordinator,
             request=request,
-            timeout_ms=timeout_ms,
+            timeout_ms=_timeout_ms(member.config, kind),
         )
     )
 
 
-def _build(turn: Turn, kind: RequestKind) -> tuple[Lane, GroupRequest | None, int]:
-    member, config = turn.member, turn.member.config
+def _lane(member: Member, kind: RequestKind) -> Lane:
+    if kind is RequestKind.HEARTBEAT:
+        joins = not OF_A_ROUND.isdisjoint(member.outstanding)
+        return Lane.COMMIT if joins else Lane.JOIN
+    return Lane.JOIN if kind in OF_A_ROUND else Lane.COMMIT
+
+
+def _timeout_ms(config: MemberConfig, kind: RequestKind) -> int:
+    if kind in OF_A_ROUND:
+        return config.rebalance_timeout_ms + _ANSWER_SLACK_MS
+    if kind is RequestKind.HEARTBEAT:
+        # A heartbeat must be answered while there is time for two more tries.
+        return min(config.request_timeout_ms, max(1, config.session_timeout_ms // 3))
+    if kind is RequestKind.OFFSET_COMMIT:
+        # A frozen coordinator may serve a timed-out commit after newer commits. So the next commit
+        # waits until the lease, and with it the generation, has ended. The lease counts from a
+        # heartbeat, which may have been sent and answered shortly after this commit.
+        fenced_ms = config.session_timeout_ms + config.heartbeat_interval_ms
+        return max(config.request_timeout_ms, fenced_ms)
+    return config.request_timeout_ms
+
+
+def _request(turn: Turn, kind: RequestKind) -> GroupRequest | None:
     match kind:
         case RequestKind.HEARTBEAT:
-            turn.set(heartbeat_at_ms=turn.now_ms + member.heartbeat_pace_ms(turn.now_ms))
-            # A heartbeat must be answered while there is time for two more tries.
-            timeout_ms = min(config.request_timeout_ms, max(1, config.session_timeout_ms // 3))
-            joins = not OF_A_ROUND.isdisjoint(member.outstanding)
-            return Lane.COMMIT if joins else Lane.JOIN, _heartbeat_request(member), timeout_ms
+            return _heartbeat_request(turn)
         case RequestKind.OFFSET_COMMIT:
-            # A frozen coordinator may serve a timed-out commit after newer commits. So the next
-            # commit waits until the lease, and with it the generation, has ended. The lease counts
-            # from a heartbeat, which may have been sent and answered shortly after this commit.
-            fenced_ms = config.session_timeout_ms + config.heartbeat_interval_ms
-            timeout_ms = max(config.request_timeout_ms, fenced_ms)
-            return Lane.COMMIT, _commit_request(turn), timeout_ms
+            return _commit_request(turn)
         case RequestKind.FIND_COORDINATOR:
-            request = FindCoordinatorRequest(group_id=config.group_id)
-            return Lane.COMMIT, request, config.request_timeout_ms
+            return FindCoordinatorRequest(group_id=turn.member.config.group_id)
         case RequestKind.JOIN_GROUP:
-            timeout_ms = config.rebalance_timeout_ms + _ANSWER_SLACK_MS
-            return Lane.JOIN, _join_request(turn), timeout_ms
+            return _join_request(turn)
         case RequestKind.SYNC_GROUP:
-            timeout_ms = config.rebalance_timeout_ms + _ANSWER_SLACK_MS
-            return Lane.JOIN, _sync_request(member), timeout_ms
+            return _sync_request(turn.member)
         case RequestKind.LEAVE_GROUP:
-            return Lane.COMMIT, _leave_request(member), config.request_timeout_ms
+            return _leave_request(turn.member)
 
 
 def _join_request(turn: Turn) -> JoinGroupRequest:
@@ -206,7 +222,9 @@ def _sync_request(member: Member) -> SyncGroupRequest:
     )
 
 
-def _heartbeat_request(member: Member) -> HeartbeatRequest:
+def _heartbeat_request(turn: Turn) -> HeartbeatRequest:
+    member = turn.member
+    turn.set(heartbeat_at_ms=turn.now_ms + member.heartbeat_pace_ms(turn.now_ms))
     return HeartbeatRequest(
         group_id=member.config.group_id,
         generation=member.heartbeat_generation,

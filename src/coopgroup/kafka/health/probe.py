@@ -1,7 +1,7 @@
 """`MemberProbe`: reads the health of one member, for any thread.
 
 Theory of operation. The member is a frozen value, so reading it needs no lock. librdkafka is
-different: a call from a second thread can wait for ever (`records.published`). So positions and log
+different: a call from a second thread can wait for ever (`records.fetching`). So positions and log
 ends are read on the application's thread, at its next `poll`. A reading requests the next sample
 and uses the last one. An application that does not poll delivers no sample, and `since_poll_s`
 already tells.

@@ -26,6 +26,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -536,7 +537,9 @@ class GroupDriver:
     def _carry_out(self, effect: SessionEffect) -> None:
         match effect:
             case Send():
-                self._send(effect)
+                hear = partial(self._hear, effect.request_id)
+                node, timeout_ms = effect.coordinator, effect.timeout_ms
+                self._ask(effect.lane, effect.request, hear, node, timeout_ms)
             case CancelJoin():
                 self.transport.close_lane(Lane.JOIN)
             case DecideRound() | CheckLags() | LookOver() | CountPartitions():
@@ -601,14 +604,8 @@ class GroupDriver:
         lane, request, node = Lane.COMMIT, FindTopics(names=effect.topics), self.member.coordinator
         self._ask(lane, request, on_answer, node, self.settings.member.request_timeout_ms)
 
-    def _send(self, effect: Send) -> None:
-        request_id = effect.request_id
-
-        def on_answer(outcome: Answer | TransportFailure) -> None:
-            self.post(outcome_event(request_id, outcome))
-
-        lane, request, node = effect.lane, effect.request, effect.coordinator
-        self._ask(lane, request, on_answer, node, effect.timeout_ms)
+    def _hear(self, request_id: int, outcome: Answer | TransportFailure) -> None:
+        self.post(outcome_event(request_id, outcome))
 
     def _ask(
         self,

@@ -104,7 +104,7 @@ class MissingTopics:
 
     def _hand_out(self, events: Iterable[Message]) -> None:
         """Let `poll` return the events; on the application's thread."""
-        if self.fetching.published is None:  # awaits of asyncio return only records
+        if not self.fetching.record_buffer.is_shared:  # awaits of asyncio return only records
             self.fetching.record_buffer.add(events)
 
     def _later(self, delay_s: float, action: Callable[[], None]) -> None:

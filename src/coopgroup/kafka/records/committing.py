@@ -28,7 +28,11 @@ from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.records.commit_meter import CommitMeter
 from coopgroup.kafka.records.offset_lookup import read_offsets
 from coopgroup.kafka.records.offsets import OffsetStore
-from coopgroup.kafka.records.partitions import to_partition, to_partitions
+from coopgroup.kafka.records.partitions import (
+    checked_partitions,
+    to_partition,
+    to_partitions,
+)
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.kafka.rpc.questions import CommittedOffset
 from coopgroup.telemetry import CommitFailed
@@ -205,10 +209,7 @@ def read_committed(
         KafkaException: no answer arrives in time, or the coordinator refuses.
         TypeError: `partitions` is not a list of partitions, or `timeout` is not a number.
     """
-    if not isinstance(partitions, list):
-        raise TypeError("requires list of TopicPartition")
-    if not all(isinstance(one, TopicPartition) for one in partitions):
-        raise TypeError("expected cimpl.TopicPartition")
+    partitions = checked_partitions(partitions)
     if not isinstance(timeout, int | float):
         raise TypeError(f"must be real number, not {type(timeout).__name__}")
     if not partitions:

@@ -8,7 +8,12 @@ Rule of this file: no record is lost between librdkafka and the record buffer. l
 record as consumed when it returns it. A signal or an exception of an application's callback (such
 as `error_cb`) makes confluent_kafka drop the current batch. So this file keeps the positions before
 each batch. If a partition's position moved past its delivered records, it is fetched again from the
-kept position. The same positions serve other threads that ask during a batch.
+kept position.
+
+The kept positions are also the answer for any thread that asks. Only the fetching thread asks
+librdkafka. A client of confluent_kafka 2.16 serves one thread at a time. While one thread is in
+`poll` or `consume`, a call by another thread waits, and each new `poll` can overtake it. So it may
+wait for ever.
 
 `ClientWatch` notices that librdkafka's consumer has lost all brokers and will not look for them
 again. librdkafka forgets brokers that a metadata answer does not list. An answer during a rolling
@@ -23,9 +28,10 @@ Replacing a client that only waits for its brokers is harmless: the new client w
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from operator import ge
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from attrs import define, field
 from confluent_kafka import (
@@ -44,7 +50,6 @@ from coopgroup.kafka.records.partitions import all_but, to_partitions
 from coopgroup.kafka.records.record_buffer import (
     Partition,
     Pauser,
-    PublishedPositions,
     RecordBuffer,
     partition_of,
     runs_of,
@@ -145,8 +150,10 @@ _AHEAD_BYTES_MAX: Final = 4_000_000
 _FEW: Final = 4
 # How long an offset is expected at any moment. After that, the coordinator seems to be away.
 _SOON_S: Final = 1.0
-# How often an idle consumer publishes its positions.
-_PUBLISH_S: Final = 1.0
+# How often an idle consumer looks for positions behind control records, which bring no record.
+_ASK_POSITIONS_S: Final = 1.0
+
+_Positions: TypeAlias = Mapping[Partition, TopicPartition]
 
 
 @define(eq=False)
@@ -158,7 +165,7 @@ class Fetching:
             block; None if the consumer is never replaced.
         ahead_max: maximum number of records that are taken from librdkafka in one call.
         waiting: partitions that wait for their committed offsets before they are fetched.
-        published: positions for other threads; None if they ask librdkafka.
+        paused_there: partitions that are paused in librdkafka, if these are not all paused ones.
         held_back: partitions that are paused in librdkafka to limit the record buffer.
         held: partitions that wait for `release`; `seek` sets the offset where they begin.
     """
@@ -168,7 +175,7 @@ class Fetching:
     renew: Callable[[], contextlib.AbstractContextManager[Any]] | None = None
     record_buffer: RecordBuffer = field(factory=RecordBuffer)
     ahead_max: int = _AHEAD_MAX
-    published: PublishedPositions | None = field(default=None, init=False)
+    paused_there: AbstractSet[Partition] | None = field(default=None, init=False)
     fetched: ResourceSet = field(default=EMPTY, init=False)
     waiting: frozenset[Partition] = field(default=frozenset(), init=False)
     held: dict[Partition, TopicPartition] = field(factory=dict, init=False)
@@ -177,18 +184,19 @@ class Fetching:
     # Partitions without a commit if `auto.offset.reset` is error: only `seek` begins them.
     _stuck: frozenset[Partition] = field(default=frozenset(), init=False)
     _partitions: list[TopicPartition] = field(factory=list, init=False)  # partitions of `fetched`
-    _places: dict[Partition, int] = field(factory=dict, init=False)  # index of each in that list
-    # Positions of these partitions in librdkafka, or None if unknown. They may be too low because
-    # of control records of transactions. That is harmless: such records are skipped again.
-    _known: list[TopicPartition] | None = field(default=None, init=False)
-    # When other threads get the positions behind such records, once no record comes.
-    _publish_at_s: float = field(default=0.0, init=False)
+    # Positions of these partitions after all records that are in the record buffer, or were in it.
+    # They may be too low because of control records of transactions. That is harmless: such records
+    # are skipped again. Never changed in place, because other threads read it.
+    _positions: _Positions = field(factory=dict, init=False)
+    # Whether these are librdkafka's positions of now.
+    _are_known: bool = field(default=False, init=False)
+    # When to ask for the positions behind such records, once no record comes.
+    _ask_at_s: float = field(default=0.0, init=False)
     # Where each partition began, or continued after `seek`, for the time before its next record.
     _begun_at: dict[Partition, TopicPartition] = field(factory=dict, init=False)
     _ahead: int = field(default=_AHEAD_FIRST, init=False)
     _is_idle: bool = field(default=False, init=False)
-    # Positions before the current batch; None without a batch.
-    _before: list[TopicPartition] | None = field(default=None, init=False)
+    _is_fetching: bool = field(default=False, init=False)
     _close_is_due: bool = field(default=False, init=False)
     # Next offsets of partitions that were set back: librdkafka has no position before a record.
     _set_back: dict[Partition, int] = field(factory=dict, init=False)
@@ -342,11 +350,12 @@ class Fetching:
         """
         if isinstance(partition, TopicPartition) and self._begins_at(partition):
             return
-        self._known = None
+        self._are_known = False
         self.consumer.seek(partition)
         self.record_buffer.skip(_key(partition))
-        if self.published is not None:
-            self.published.forget(_key(partition))
+        key = _key(partition)
+        # A position of before must not be committed.
+        self._positions = {one: at for one, at in self._positions.items() if one != key}
         self._begun_at[_key(partition)] = partition
         self._set_back.pop(_key(partition), None)
 
@@ -373,10 +382,10 @@ class Fetching:
         for records. librdkafka would hang or crash then, so it is closed after the request.
         """
         self.record_buffer.ready.clear()
-        if self._before is None:
-            self.consumer.close()
-        else:
+        if self._is_fetching:
             self._close_is_due = True
+        else:
+            self.consumer.close()
 
     # --- records ---------------------------------------------------------------------------------
 
@@ -393,14 +402,14 @@ class Fetching:
             else:
                 messages = self._fetch_ahead(wait_s, again_s)
             if messages:
-                self._add(self._take_up(messages, fetched, before))
-            elif self.published is not None and now_s() >= self._publish_at_s:
-                self._known, self._publish_at_s = None, now_s() + _PUBLISH_S
+                self._add(*self._take_up(messages, fetched, before))
+            elif now_s() >= self._ask_at_s:
+                self._are_known = False
         except BaseException:
             self._set_back_to(before)
             raise
         finally:
-            self._before = None  # not a call, which would let a signal in
+            self._is_fetching = False  # not a call, which would let a signal in
             if self._close_is_due:
                 self._close_now()
 
@@ -415,102 +424,90 @@ class Fetching:
         fetched, before = self.fetched, self._begin_fetch()
         try:
             messages: list[Message] = self.consumer.consume(count, wait_s)
+            after = before
             if messages:
-                messages = self._take_up(messages, fetched, before)
-            if len(messages) == count and not self.record_buffer.paused and may_leave():
-                self.record_buffer.leaving = messages
+                messages, after = self._take_up(messages, fetched, before)
+            is_full = len(messages) == count and not self.record_buffer.paused
+            if is_full and may_leave() and self._are_known:
+                # No call comes between, so no signal handler and no other thread sees only one.
+                self._positions, self.record_buffer.leaving = after, messages
                 return messages
-            self.record_buffer.add(messages)
+            self._add(messages, after)
         except BaseException:
             self._set_back_to(before)
             raise
         finally:
-            self._before = None  # not a call, which would let a signal in
+            self._is_fetching = False  # not a call, which would let a signal in
             if self._close_is_due:
                 self._close_now()
         return []
 
     def positions(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return the offset of the application's next record in each partition; for any thread.
+        """Return the offset of the application's next record in each partition; for any thread."""
+        # Together: another thread may be fetching. A position that is too low repeats records after
+        # a crash. One that is too high loses records.
+        with self.record_buffer.lock:
+            known, waiting = self._positions, self.record_buffer.first_waiting()
+        return [self._position(key, known.get(key), waiting) for key in map(_key, partitions)]
 
-        Raises:
-            TypeError: the argument is not a list of partitions.
-        """
-        # The order matters, because another thread may be fetching. An answer that is too low
-        # repeats records after a crash. One that is too high loses records.
-        if self.published is not None:
-            with self.record_buffer.lock:
-                asked, first = self.published.of(partitions), self.record_buffer.first_waiting()
-            return [self._position(one, one, first) for one in asked]
-        before = self._before
-        found: list[TopicPartition] = self.consumer.position(partitions)
-        before = before or self._before
-        waiting = self.record_buffer.first_waiting()
-        if not (before or waiting or self.waiting or self.held or self._set_back):
-            return found
-        earlier = {_key(one): one for one in before or ()}
-        return [self._position(one, earlier.get(_key(one), one), waiting) for one in found]
+    def _ask_positions(self) -> _Positions:
+        """Ask librdkafka for the positions, and keep them."""
+        asked: list[TopicPartition] = self.consumer.position(self._partitions)
+        self._positions, self._are_known = {_key(one): one for one in asked}, True
+        self._ask_at_s = now_s() + _ASK_POSITIONS_S
+        return self._positions
 
-    def _begin_fetch(self) -> list[TopicPartition]:
-        """Remember and return the positions in librdkafka before a batch."""
-        known = self._known
-        if known is None:
-            known = self._known = self.consumer.position(self._partitions)
-            if self.published is not None:
-                self.published.publish(known)
-        self._before = known
-        return known
+    def _begin_fetch(self) -> _Positions:
+        """Return the positions in librdkafka before a batch."""
+        before = self._positions if self._are_known else self._ask_positions()
+        self._is_fetching = True
+        return before
 
-    def _add(self, messages: list[Message]) -> None:
+    def _add(self, messages: list[Message], after: _Positions) -> None:
         """Add records to the buffer; other threads see them and the new positions together."""
-        if self.published is None:
-            self.record_buffer.add(messages)
-            return
-        if self._known is None:
-            self._known = self.consumer.position(self._partitions)
         with self.record_buffer.lock:
             self.record_buffer.add(messages)
-            self.published.publish(self._known)
+            if not self._are_known:  # a signal handler has changed some at this moment
+                after = {key: one for key, one in after.items() if key in self._positions}
+            self._positions = after
 
     def _take_up(
-        self, messages: list[Message], fetched: ResourceSet, before: list[TopicPartition]
-    ) -> list[Message]:
-        """Return librdkafka's records without those of partitions that were given up meanwhile."""
-        self._watch.hear()
-        if self.fetched is not fetched:  # changed by a callback or a signal handler
-            return [one for one in messages if partition_of(one) in self.fetched]
-        self._publish_at_s = 0.0
-        if self._known is before:
-            self._known = self._moved_on(before, messages)
-        return messages
+        self, messages: list[Message], fetched: ResourceSet, before: _Positions
+    ) -> tuple[list[Message], _Positions]:
+        """Return librdkafka's records, and the positions after them.
 
-    def _moved_on(
-        self, before: Sequence[TopicPartition], messages: Sequence[Message]
-    ) -> list[TopicPartition]:
-        """Return the positions after some records, as a new list.
+        Leave out the records of partitions that were given up meanwhile.
+        """
+        self._watch.hear()
+        if self._are_known:
+            return messages, self._moved_on(before, messages)
+        if self.fetched is not fetched:  # changed by a callback or a signal handler
+            messages = [one for one in messages if partition_of(one) in self.fetched]
+        return messages, self._ask_positions()
+
+    def _moved_on(self, before: _Positions, messages: Sequence[Message]) -> _Positions:
+        """Return the positions after some records, as a new mapping.
 
         If the offsets of a partition went back, its topic was deleted and made again, or its log
         was cut. librdkafka's `consume` never lowers a position. A commit of that position would
         lose the new records up to it, so librdkafka begins such a partition again.
         """
+        asked: _Positions = {}
         if len(messages) > _FEW * len(before):
-            asked: list[TopicPartition] = self.consumer.position(self._partitions)
-            moved = sum(new.offset - old.offset for new, old in zip(asked, before, strict=True))
+            asked = {_key(one): one for one in self.consumer.position(self._partitions)}
+            moved = sum(asked[key].offset - one.offset for key, one in before.items())
             if moved == len(messages):  # no offset is missing, so none came twice
                 return asked
-        else:
-            asked = []
-        after, back = list(before), set()
+        after, back = dict(before), set()
         for key, run in runs_of(messages):
-            place = self._places.get(key)
-            if place is None:
+            if key not in before:
                 continue
-            offsets: Any = [after[place].offset - 1, *map(Message.offset, run)]
+            offsets: Any = [after[key].offset - 1, *map(Message.offset, run)]
             if any(map(ge, offsets, offsets[1:])):
-                back.add(place)
-            after[place] = TopicPartition(*key, offsets[-1] + 1)
+                back.add(key)
+            after[key] = _partition_at(key, offsets[-1] + 1, run[-1].leader_epoch())
         if back:
-            self._follow_back([after[place] for place in sorted(back)])
+            self._follow_back([after[key] for key in sorted(back)])
         return after if back or not asked else asked
 
     def _follow_back(self, positions: list[TopicPartition]) -> None:
@@ -526,7 +523,8 @@ class Fetching:
 
     def _pause_unwanted(self, consumer: Any, partitions: Iterable[TopicPartition]) -> None:  # noqa: ANN401
         """Repeat the pauses that librdkafka forgot because partitions began again."""
-        unwanted = (self.published or self.record_buffer).paused | self.held_back
+        there = self.record_buffer.paused if self.paused_there is None else self.paused_there
+        unwanted = there | self.held_back
         paused = [one for one in partitions if _key(one) in unwanted]
         if paused:
             consumer.pause(paused)
@@ -537,11 +535,10 @@ class Fetching:
 
     def _position(
         self,
-        asked: TopicPartition,
-        found: TopicPartition,
+        key: Partition,
+        known: TopicPartition | None,
         waiting: Any,  # noqa: ANN401  (a mapping to Message, which has no public type)
     ) -> TopicPartition:
-        key = _key(asked)
         if key in self.waiting or key in self.held:
             return TopicPartition(*key)
         first = waiting.get(key)
@@ -549,9 +546,9 @@ class Fetching:
             # The leader epoch to commit is that of the record before this offset (KIP-320), which
             # is not available here. Omitting it only skips a check for truncation.
             return TopicPartition(*key, first.offset())
-        if found.offset < 0 and key in self._set_back:
-            return TopicPartition(*key, self._set_back[key])
-        return found
+        if known is not None and known.offset >= 0:
+            return _partition_at(key, known.offset, known.leader_epoch)
+        return TopicPartition(*key, self._set_back.get(key, OFFSET_INVALID))
 
     def _fetch_ahead(self, wait_s: float, again_s: Callable[[], float] | None) -> list[Message]:
         if not self._is_idle:  # otherwise one call saves half of the time of each slice
@@ -566,16 +563,16 @@ class Fetching:
         self._is_idle = message is None
         return [] if message is None else [message]
 
-    def _set_back_to(self, before: Sequence[TopicPartition]) -> None:
+    def _set_back_to(self, before: _Positions) -> None:
         """Fetch records again that librdkafka returned but that did not reach the record buffer."""
-        self._known = None
-        earlier = {_key(one): one for one in before}
-        last = self.record_buffer.last_waiting()
+        self._are_known = False
+        last, positions = self.record_buffer.last_waiting(), dict(self._positions)
         # This list excludes partitions that were given up meanwhile.
         for new in self.consumer.position(self._partitions) if self._partitions else ():
             key = _key(new)
-            old = earlier.get(key, new)
+            old = before.get(key, new)
             offset = (last[key].offset() or 0) + 1 if key in last else old.offset
+            positions[key] = TopicPartition(*key, offset)
             if new.offset in (offset, old.offset):
                 continue
             if offset < 0:
@@ -585,6 +582,7 @@ class Fetching:
             self.consumer.incremental_assign([begin])
             if offset >= 0:
                 self._set_back[key] = offset
+        self._positions = positions
 
     def _look_at_client(self) -> None:
         """Replace librdkafka's consumer if it has been silent for long and has no broker."""
@@ -611,10 +609,8 @@ class Fetching:
             Whether it is in place. It is not if a signal handler or `oauth_cb` meanwhile closed the
             consumer, or changed the partitions or their positions.
         """
-        known = self._known = self.consumer.position(self._partitions)
         begin = []
-        for one in known:
-            key = _key(one)
+        for key, one in self._ask_positions().items():
             offset = one.offset if one.offset >= 0 else self._set_back.get(key, -1)
             if offset >= 0:
                 self._set_back[key] = offset
@@ -623,25 +619,31 @@ class Fetching:
                 begin.append(seen_start(self.consumer, self._begun_at[key]))
         consumer.incremental_assign(begin)
         self._pause_unwanted(consumer, begin)
-        if self._known is not known:
+        if not self._are_known:
             return False
-        self.consumer, self._known = consumer, None  # not a call, which would let a signal in
+        self.consumer, self._are_known = consumer, False  # not a call, which would let a signal in
         return True
 
     def _fetch_from_now_on(self, fetched: ResourceSet) -> None:
         self.fetched = fetched
         self._partitions = to_partitions(fetched)
-        self._places = {_key(one): place for place, one in enumerate(self._partitions)}
-        self._known = None
-        if self.published is not None:
-            self.published.keep(fetched)
+        self._are_known = False
+        # A position of an earlier assignment must not be committed.
+        self._positions = {key: one for key, one in self._positions.items() if key in fetched}
 
     def _pause_in_librdkafka(self, partitions: Iterable[TopicPartition]) -> None:
         """Repeat a `pause` from `on_assign`, which came before the partition was fetched."""
         paused = [one for one in partitions if _key(one) in self.record_buffer.paused]
-        if paused and self.published is None:  # asyncio pauses librdkafka only for many records
+        if paused and self.paused_there is None:  # asyncio pauses only for many records
             self.consumer.pause(paused)
 
 
 def _key(partition: TopicPartition) -> Partition:
     return partition.topic, partition.partition
+
+
+def _partition_at(key: Partition, offset: int, leader_epoch: int | None) -> TopicPartition:
+    """Return a partition with an offset, and the leader epoch of the record before it (KIP-320)."""
+    if leader_epoch is None or leader_epoch < 0:
+        return TopicPartition(*key, offset)
+    return TopicPartition(*key, offset, leader_epoch=leader_epoch)

@@ -18,7 +18,7 @@ from coopgroup.core.member.events import Offset
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.records.fetching import Fetching
-from coopgroup.kafka.records.partitions import to_partitions
+from coopgroup.kafka.records.partitions import checked_partitions, to_partitions
 from coopgroup.kafka.records.record_buffer import Partition
 
 
@@ -44,11 +44,7 @@ def given_offsets(message: Any, offsets: Any, act: str) -> tuple[Offset, ...] | 
         return (offset_of_message(message),)
     if offsets is None:
         return None
-    if not isinstance(offsets, list):
-        raise TypeError("requires list of TopicPartition")
-    if not all(isinstance(one, TopicPartition) for one in offsets):
-        raise TypeError("expected cimpl.TopicPartition")
-    return offsets_of_partitions(offsets)
+    return offsets_of_partitions(checked_partitions(offsets))
 
 
 def offsets_to_store(

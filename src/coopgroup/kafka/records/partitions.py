@@ -47,6 +47,19 @@ def to_partitions(resources: ResourceSet) -> list[TopicPartition]:
     return [TopicPartition(topic, partition) for topic, partition in resources]
 
 
+def checked_partitions(partitions: Any) -> list[TopicPartition]:  # noqa: ANN401  (checked here)
+    """Return an argument that must be a list of partitions.
+
+    Raises:
+        TypeError: it is something else; with the text of confluent_kafka.
+    """
+    if not isinstance(partitions, list):
+        raise TypeError("requires list of TopicPartition")
+    if not all(isinstance(one, TopicPartition) for one in partitions):
+        raise TypeError("expected cimpl.TopicPartition")
+    return partitions
+
+
 def all_but(
     partitions: list[TopicPartition], kept: Container[tuple[str, int]]
 ) -> list[TopicPartition]:

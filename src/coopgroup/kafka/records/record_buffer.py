@@ -14,12 +14,6 @@ A buffer may be shared with one other thread, which takes records (`coopgroup.ai
 records from the start of `ready` without a lock, because a lock for each record is too slow. So a
 shared buffer empties `ready` from its end before it rearranges the records. All other work of
 either thread needs the lock.
-
-`PublishedPositions` are those of librdkafka, for threads that must not ask librdkafka. A client of
-confluent_kafka 2.16 serves one thread at a time. While one thread is in `poll` or `consume`, a call
-by another thread waits, and each new `poll` can overtake it, so it may wait for ever. An event loop
-must not wait like that. So the polling thread of `coopgroup.aio` publishes the positions after each
-batch.
 """
 
 from __future__ import annotations
@@ -27,13 +21,12 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from itertools import groupby, islice
 from typing import Literal, TypeAlias
 
 from attrs import define, field
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import Message
 
 Partition: TypeAlias = tuple[str, int]
 Pauser: TypeAlias = Literal["application", "processing"]
@@ -233,37 +226,6 @@ class RecordBuffer:
         self.rearranged += 1
         self.ready.clear()
         self.ready.extend(kept)
-
-
-@define(eq=False)
-class PublishedPositions:
-    """Positions after all records that are in the record buffer, or were in it.
-
-    Attributes:
-        paused: partitions that `coopgroup.aio` has paused in librdkafka. It pauses there only for
-            many records, and resumes no others: a new client must not pause more of them.
-    """
-
-    paused: AbstractSet[Partition] = frozenset()
-    _positions: dict[Partition, TopicPartition] = field(factory=dict, init=False)
-
-    def publish(self, positions: Iterable[TopicPartition]) -> None:
-        """Replace all positions."""
-        self._positions = {(one.topic, one.partition): one for one in positions}
-
-    def keep(self, partitions: Container[Partition]) -> None:
-        """Forget other partitions: a position of an earlier assignment must not be committed."""
-        self._positions = {key: one for key, one in self._positions.items() if key in partitions}
-
-    def forget(self, partition: Partition) -> None:
-        """Forget the position of a partition that continues elsewhere."""
-        self._positions = {key: one for key, one in self._positions.items() if key != partition}
-
-    def of(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return the position of each partition, without an offset if it is not known."""
-        keys = [(one.topic, one.partition) for one in partitions]
-        found = self._positions
-        return [found[key] if key in found else TopicPartition(*key) for key in keys]
 
 
 def runs_of(messages: Sequence[Message]) -> Iterator[tuple[Partition, Sequence[Message]]]:

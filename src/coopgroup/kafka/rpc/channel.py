@@ -138,8 +138,8 @@ class Channel:
         """Return whether a request could be sent now."""
         return self._connection is not None and self._connection.connected
 
-    def submit(self, call: Call) -> None:
-        """Send a call as soon as the connection is open."""
+    def write(self, call: Call) -> None:
+        """Write a request as soon as the connection is open; the call gets its answer."""
         call.timer = self.net.call_at(call.deadline, lambda: self._expire(call))
         self._waiting.append(call)
         self._advance()
@@ -175,13 +175,13 @@ class Channel:
                 return
             call = self._waiting.popleft()
             if not call.is_done:
-                self._send(connection, call)
+                self._write_now(connection, call)
 
     def _flush_again(self) -> None:
         self._flush_timer = None
         self._advance()
 
-    def _send(self, connection: KafkaConnection, call: Call) -> None:
+    def _write_now(self, connection: KafkaConnection, call: Call) -> None:
         call.sent = True
         self._in_flight[call] = None
         remaining_ms = (call.deadline - time.monotonic()) * 1000

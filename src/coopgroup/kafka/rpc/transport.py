@@ -12,8 +12,9 @@ own connection to every broker:
 - COMMIT: requests that must not wait for a join: OffsetCommit, FindCoordinator, LeaveGroup, and
   heartbeats while a join or sync waits.
 
-The caller chooses the lane of each request. Requests of one lane to one broker are sent and
-answered in order. An OffsetCommit keeps its connection until its answer or its timeout, because
+The caller chooses the lane of each request. The transport chooses the broker (`_route`), and gives
+the request to the channel of that lane and broker. Requests of one channel are sent and answered in
+order. An OffsetCommit keeps its connection until its answer or its timeout, because
 its result is unknown until then. This holds even if another request on the connection times out.
 
 To end a join that waits, close its lane (`close_lane`) and send LeaveGroup on the COMMIT lane.
@@ -40,9 +41,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import define, field
 from kafka.net.selector import NetworkSelector
 
 from coopgroup.core.member.effects import Lane
@@ -128,13 +130,16 @@ class _Phase(enum.Enum):
     CLOSED = "closed"
 
 
-@frozen(kw_only=True)
-class _Job:
+@define(eq=False, kw_only=True)
+class _Order:
+    """A caller's request, which gets one outcome."""
+
     lane: AnyLane
     request: GroupRequest | Question
     node: Coordinator | None
     deadline: float
     on_answer: OnAnswer
+    is_answered: bool = field(default=False, init=False)
 
 
 @define(eq=False)
@@ -223,14 +228,14 @@ class GroupTransport:
         load_connections(self.settings)
         if node is None and not _asks_any_broker(request):
             raise ValueError(f"{type(request).__name__} needs the group coordinator as its node")
-        job = _Job(
+        order = _Order(
             lane=lane,
             request=request,
             node=node,
             deadline=time.monotonic() + timeout_ms / 1000,
             on_answer=on_answer,
         )
-        self._enqueue(lambda: self._begin(job))
+        self._enqueue(lambda: self._route(order))
 
     def later(self, delay_s: float, action: Callable[[], None]) -> None:
         """Run an action on the transport's thread after a delay; its exceptions are reported.
@@ -333,60 +338,56 @@ class GroupTransport:
         with contextlib.suppress(Exception):  # the failure cannot be reported anywhere
             self.report(error)
 
-    def _begin(self, job: _Job) -> None:
-        answer = self._answer(job)
-        with self._failing(answer):
-            if job.node is None:
-                self._look_up(job, self._candidates(job.lane), answer)
+    def _route(self, order: _Order) -> None:
+        """Choose the broker, and give the request to the channel to it."""
+        with self._failing(order):
+            if order.node is None:
+                self._try_in_turn(order, self._candidates(order.lane))
             else:
-                self._submit(job, (job.node.host, job.node.port), job.deadline, answer)
+                address, answer = (order.node.host, order.node.port), partial(self._answer, order)
+                self._give_to_channel(order, address, order.deadline, answer)
 
     @contextlib.contextmanager
-    def _failing(self, on_done: Callable[[Outcome], None]) -> Iterator[None]:
+    def _failing(self, order: _Order) -> Iterator[None]:
         """Fail a request that cannot be begun."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 -- the request must have an outcome
             self._report(error)
-            on_done(TransportFailure(kind=FailureKind.DISCONNECTED, message=repr(error)))
+            failure = TransportFailure(kind=FailureKind.DISCONNECTED, message=repr(error))
+            self._answer(order, failure)
 
-    def _submit(
-        self, job: _Job, address: Address, deadline: float, on_done: Callable[[Outcome], None]
+    def _give_to_channel(
+        self, order: _Order, address: Address, deadline: float, on_done: Callable[[Outcome], None]
     ) -> None:
         from coopgroup.kafka.rpc.channel import Call  # noqa: PLC0415 - see `load_connections`
         from coopgroup.kafka.rpc.requests import build_message  # noqa: PLC0415 - see `load_connections`
 
-        channel = self._channel(job.lane, address)
+        channel = self._channel(order.lane, address)
         try:
-            message = build_message(job.request)
+            message = build_message(order.request)
         except Exception as error:  # noqa: BLE001 -- the request must have an outcome
             self._report(error)
             on_done(TransportFailure(kind=FailureKind.UNSUPPORTED, message=str(error)))
             return
-        channel.submit(
+        channel.write(
             Call(
                 message=message,
                 deadline=deadline,
                 on_done=on_done,
-                outlives=isinstance(job.request, OffsetCommitRequest),
+                outlives=isinstance(order.request, OffsetCommitRequest),
             )
         )
 
-    def _answer(self, job: _Job) -> Callable[[Outcome], None]:
-        answered = False
-
-        def answer(outcome: Outcome) -> None:
-            nonlocal answered
-            if answered:  # the exception came after the request was sent
-                return
-            answered = True
-            self._watch_handshakes(outcome)
-            try:
-                job.on_answer(_read(job.request, outcome))
-            except Exception as error:  # noqa: BLE001 -- the caller's code
-                self._report(error)
-
-        return answer
+    def _answer(self, order: _Order, outcome: Outcome) -> None:
+        if order.is_answered:  # the exception came after the request was written
+            return
+        order.is_answered = True
+        self._watch_handshakes(outcome)
+        try:
+            order.on_answer(_read(order.request, outcome))
+        except Exception as error:  # noqa: BLE001 -- the caller's code
+            self._report(error)
 
     def _watch_handshakes(self, outcome: Outcome) -> None:
         """Report failed handshakes, because they are repeated without end."""
@@ -436,28 +437,26 @@ class GroupTransport:
 
         return sorted((*addresses[turn:], *addresses[:turn]), key=rank)
 
-    def _look_up(
-        self, job: _Job, candidates: list[Address], answer: Callable[[Outcome], None]
-    ) -> None:
+    def _try_in_turn(self, order: _Order, candidates: list[Address]) -> None:
         """Ask one broker after the other until one answers or the time is over."""
         address, *others = candidates
         now = time.monotonic()
-        share = max((job.deadline - now) / len(candidates), LOOK_UP_ATTEMPT_MS_MIN / 1000)
+        share = max((order.deadline - now) / len(candidates), LOOK_UP_ATTEMPT_MS_MIN / 1000)
 
         def on_done(outcome: Outcome) -> None:
             failed = isinstance(outcome, TransportFailure)
-            in_time = time.monotonic() < job.deadline and self._phase is _Phase.OPEN
+            in_time = time.monotonic() < order.deadline and self._phase is _Phase.OPEN
             if failed and others and in_time:
-                with self._failing(answer):
-                    self._look_up(job, others, answer)
+                with self._failing(order):
+                    self._try_in_turn(order, others)
                 return
-            answer(outcome)
+            self._answer(order, outcome)
             if not failed:
                 # Not immediately: the first join would wait for this request.
                 due_at = time.monotonic() + _LEARN_AFTER_S
-                self._wait_for((due_at, lambda: self._learn_brokers(job.lane, address)))
+                self._wait_for((due_at, lambda: self._learn_brokers(order.lane, address)))
 
-        self._submit(job, address, min(now + share, job.deadline), on_done)
+        self._give_to_channel(order, address, min(now + share, order.deadline), on_done)
 
     def _learn_brokers(self, lane: AnyLane, address: Address) -> None:
         """Read the list of brokers occasionally, to survive the loss of all bootstrap brokers."""
@@ -479,7 +478,7 @@ class GroupTransport:
 
         from coopgroup.kafka.rpc.channel import Call  # noqa: PLC0415 - see `load_connections`
 
-        self._channel(lane, address).submit(
+        self._channel(lane, address).write(
             Call(
                 message=MetadataRequest(topics=[], allow_auto_topic_creation=False),
                 deadline=now + self.settings.request_timeout_ms / 1000,

@@ -67,7 +67,7 @@ def test_revocation_calls_back_commits_stops_and_answers() -> None:
     stage.tell(RevokeResources(resources=ONE))
     assert stage.heard == [("revoke", [1])]
     assert stage.driver.posted == [
-        CommitRequested(commit_id=1, offsets=(Offset("t", 1, 11),)),
+        CommitRequested(commit_id=1, offsets=(Offset("t", 1, 11, 4),)),
         RevocationCompleted(resources=ONE),
     ]
     assert stage.librdkafka.calls == [("unassign", [(1, -1001)])]
@@ -159,7 +159,7 @@ def test_give_up_inside_a_revocation_takes_its_partitions_along() -> None:
     stage.tell(RevokeResources(resources=ONE))
     assert stage.heard == [("revoke", [1]), ("revoke", [0])]
     assert stage.stops() == [(ZERO, StopReason.CLOSED), (ONE, StopReason.CLOSED)]
-    assert stage.commits() == [(Offset("t", 0, 11),), (Offset("t", 1, 11),)]
+    assert stage.commits() == [(Offset("t", 0, 11, 4),), (Offset("t", 1, 11, 4),)]
 
 
 def test_serve_inside_a_callback_is_refused() -> None:
@@ -323,7 +323,7 @@ def test_revocation_that_is_put_off_in_part_completes_in_parts() -> None:
     assert revoked(stage)[1:] == [RevocationCompleted(resources=ONE)]
     assert (stage.listener.owned, stage.listener.stopping) == (EMPTY, EMPTY)
     assert stage.stops() == [(ZERO, StopReason.REVOKED), (ONE, StopReason.REVOKED)]
-    assert stage.commits() == [(Offset("t", 0, 11),), (Offset("t", 1, 11),)]
+    assert stage.commits() == [(Offset("t", 0, 11, 4),), (Offset("t", 1, 11, 4),)]
     assert stage.heard == [("revoke", [0, 1])]
 
 

@@ -70,8 +70,8 @@ class _Story:
 @pytest.fixture
 def story(monkeypatch: pytest.MonkeyPatch) -> _Story:
     cluster, warned, handed = _Cluster(), list[tuple[list[str], str]](), list[Message]()
-    buffer = SimpleNamespace(add=handed.extend)
-    fetching = SimpleNamespace(published=None, record_buffer=buffer)
+    buffer = SimpleNamespace(add=handed.extend, is_shared=False)
+    fetching = SimpleNamespace(record_buffer=buffer)
 
     def warn(event: str, topics: list[str], error: str) -> None:
         assert event == "topics_missing"
@@ -136,7 +136,7 @@ def test_long_subscriptions_ask_for_a_bounded_number_of_names(story: _Story) -> 
 
 
 def test_loop_gets_no_event(story: _Story) -> None:
-    story.missing.fetching.published = cast("Any", object())
+    story.missing.fetching.record_buffer.is_shared = True
     story.look("orders", until_s=3.0)
     assert (story.warned, story.handed) == ([TOLD], [])
 

@@ -190,6 +190,7 @@ def test_exception_of_who_gave_up_partitions_inside_a_fetch_comes_out_as_it_is()
     ]
 
 
+@pytest.mark.usefixtures("hand")
 @pytest.mark.parametrize("few", [True, False])
 def test_positions_are_asked_anew_if_they_moved_far(
     few: bool, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,6 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Message, TopicPartitio
 
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.records.fetching import Fetching
-from coopgroup.kafka.records.record_buffer import PublishedPositions
 from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts
 
 
@@ -129,7 +128,7 @@ def test_new_client_is_paused_as_the_old_one(
     """With asyncio a short pause of the application does not reach librdkafka, nor does its end."""
     stage = Stage(monkeypatch, *(TopicPartition("t", number, 7) for number in range(3)))
     if is_async:
-        stage.fetching.published = PublishedPositions({("t", 1)})
+        stage.fetching.paused_there = {("t", 1)}
     stage.fetching.record_buffer.pause([("t", 0), ("t", 1)])
     stage.lose_brokers()
     stage.play(20)

@@ -11,7 +11,6 @@ from confluent_kafka import Message, TopicPartition
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore
-from coopgroup.kafka.records.record_buffer import PublishedPositions
 from tests.support.by_hand import Hand
 from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts
 
@@ -22,13 +21,11 @@ OWNED = ResourceSet({"t": [0, 1]})
 class Stage:
     """A fetch of two partitions whose application takes each record at once."""
 
-    def __init__(self, *, is_published: bool = False) -> None:
+    def __init__(self) -> None:
         self.warned: list[dict[str, Any]] = []
         self.librdkafka = FakeLibrdkafka()
         told = starts(warn=lambda event, **fields: self.warned.append({"event": event, **fields}))
         self.fetching = Fetching(self.librdkafka, told)
-        if is_published:
-            self.fetching.published = PublishedPositions()
         self.store = OffsetStore(self.fetching, automatic=True)
         self.fetching.begin(BOTH)
 
@@ -112,9 +109,9 @@ def test_partition_that_begins_again_stays_paused() -> None:
     ]
 
 
-def test_published_positions_pass_the_markers_at_the_end_of_a_log(hand: Hand) -> None:
-    """With asyncio they stayed one short behind transactions, and so did commit and lag."""
-    stage = Stage(is_published=True)
+def test_positions_pass_the_markers_at_the_end_of_a_log(hand: Hand) -> None:
+    """They stayed one short behind transactions, and so did commit and lag."""
+    stage = Stage()
     stage.take(*run(0, 0, 3))
     assert stage.due() == [3]
     for end in (4, 5):

@@ -30,14 +30,15 @@ def store(*, automatic: bool) -> tuple[OffsetStore, FakeLibrdkafka]:
 
 
 def test_due_when_automatic_are_positions_that_are_not_committed() -> None:
+    """With the epoch of the last record (KIP-320)."""
     offsets, _ = store(automatic=True)
     offsets.fetching.record_buffer.take(2)
-    assert offsets.due(HELD) == (Offset("t", 0, 10), Offset("t", 1, 5))
+    assert offsets.due(HELD) == (Offset("t", 0, 10, 4), Offset("t", 1, 5, 4))
     offsets.mark_committed([Offset("t", 0, 10)])
-    assert offsets.due(HELD) == (Offset("t", 1, 5),)
+    assert offsets.due(HELD) == (Offset("t", 1, 5, 4),)
     assert offsets.due(ResourceSet()) == ()
     offsets.forget([("t", 0)])
-    assert offsets.due(ResourceSet({"t": [0]})) == (Offset("t", 0, 10),)
+    assert offsets.due(ResourceSet({"t": [0]})) == (Offset("t", 0, 10, 4),)
 
 
 def test_due_when_stored_by_hand_are_those() -> None:

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.records.fetching import Fetching
-from coopgroup.kafka.records.record_buffer import PublishedPositions, RecordBuffer
+from coopgroup.kafka.records.record_buffer import RecordBuffer
 from tests.unit.kafka.fakes import FakeLibrdkafka, places, record, starts
 
 EOF = Message(topic="t", partition=1, offset=5, error=KafkaError(KafkaError._PARTITION_EOF))
@@ -77,7 +77,7 @@ def test_shared_buffer_while_another_thread_takes_loses_none_and_repeats_none() 
         assert [one for one in taken if one % 2 == partition] == list(range(partition, count, 2))
 
 
-# --- positions for threads that must not ask librdkafka -------------------------------------------
+# --- positions, also for threads that must not ask librdkafka -------------------------------------
 
 
 ZERO = TopicPartition("t", 0)
@@ -85,7 +85,6 @@ ZERO = TopicPartition("t", 0)
 
 def begun() -> Fetching:
     fetching = Fetching(FakeLibrdkafka(), starts())
-    fetching.published = PublishedPositions()
     fetching.begin([TopicPartition("t", 0, 4)])
     return fetching
 
@@ -95,6 +94,7 @@ def offset(fetching: Fetching) -> int:
 
 
 def test_position_is_that_of_the_first_waiting_record_then_after_the_last_one() -> None:
+    """Asking librdkafka, `position` waited as long as another thread polled."""
     fetching = begun()
     fetching.consumer.feed([record(0, 4), record(0, 5)])
     fetching.fetch(10, 0)
@@ -104,6 +104,10 @@ def test_position_is_that_of_the_first_waiting_record_then_after_the_last_one() 
         fetching.record_buffer.take(1)
         places.append(offset(fetching))
     assert places == [4, 5, 6]
+    (answer,) = fetching.positions([ZERO])
+    assert answer.leader_epoch == 4
+    answer.offset = 99  # it is the application's
+    assert offset(fetching) == 6
 
 
 @pytest.mark.parametrize("is_sought", [True, False])
