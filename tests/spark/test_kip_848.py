@@ -122,7 +122,9 @@ def test_a_group_that_is_upgraded_goes_on(
     assert changes == [False, True, False]
     known = owners(current)
     assert [one for one in settled if one not in known] == []
-    assert rows(current.read("rejected").where("reason not like '%share%'"), "reason") == []
+    # Other tests write broken records into the same broker.
+    of_group = f"instr(cast(key as string), '{GROUP}') > 0"
+    assert rows(current.read("rejected").where(of_group), "reason") == []
     topics = current.read("members").where(ours).where("client_id = 'd'")
     # The group coordinator matches the expression some time after the member has joined.
     assert rows(topics.select("topics").distinct(), "topics")[-1:] == [([TOPIC],)]
