@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Catalogue,
         CooperativeGroup,
         Leadership,
+        Peer,
         WorkFailure,
     )
     from coopgroup.kafka.consumer import (
@@ -82,6 +83,7 @@ __all__ = [
     "Leadership",
     "LocalProtocolError",
     "MissingExtraError",
+    "Peer",
     "Policy",
     "ProcessingError",
     "ProtocolError",
@@ -139,6 +141,7 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
                 "Catalogue",
                 "CooperativeGroup",
                 "Leadership",
+                "Peer",
                 "WorkFailure",
             ),
             "coopgroup.kafka.consumer": ("CooperativeConsumer",),

@@ -3,6 +3,7 @@
 from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.group import CooperativeGroup
 from coopgroup.groups.leadership import Leadership
+from coopgroup.groups.peers import Peer
 from coopgroup.groups.work import WorkFailure
 
-__all__ = ["Catalogue", "CooperativeGroup", "Leadership", "WorkFailure"]
+__all__ = ["Catalogue", "CooperativeGroup", "Leadership", "Peer", "WorkFailure"]
