@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from coopgroup.core.assignors.base import Assignor, Placement
     from coopgroup.core.assignors.drain import DrainTimeAssignor
     from coopgroup.core.assignors.lag.assignor import LagAwareAssignor
+    from coopgroup.core.assignors.placement import PlacementAssignor, ResourceToPlace
     from coopgroup.core.assignors.pools import Pool, subscriber_pools
     from coopgroup.core.assignors.range import RangeAssignor
     from coopgroup.core.assignors.registry import assignor_names, create_assignor, register_assignor
@@ -43,11 +44,13 @@ __all__ = [
     "LagAwareAssignor",
     "MemberClaim",
     "Placement",
+    "PlacementAssignor",
     "Pool",
     "RangeAssignor",
     "ReplicaRacks",
     "Resource",
     "ResourceSet",
+    "ResourceToPlace",
     "RoundRobinAssignor",
     "StickyAssignor",
     "WeightedAssignor",
@@ -65,6 +68,7 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
             "coopgroup.core.assignors.base": ("Assignor", "Placement"),
             "coopgroup.core.assignors.drain": ("DrainTimeAssignor",),
             "coopgroup.core.assignors.lag.assignor": ("LagAwareAssignor",),
+            "coopgroup.core.assignors.placement": ("PlacementAssignor", "ResourceToPlace"),
             "coopgroup.core.assignors.pools": ("Pool", "subscriber_pools"),
             "coopgroup.core.assignors.range": ("RangeAssignor",),
             "coopgroup.core.assignors.registry": (

@@ -37,6 +37,7 @@ from cattrs.gen import make_dict_structure_fn, override
 
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.resource_set import Int32Array
+from coopgroup.core.model.traits import checked_traits
 from coopgroup.errors import ConfigurationError
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "OneOrMore",
     "Row",
     "StrictConverter",
+    "are_traits",
     "between",
     "choice_hook",
     "in_file",
@@ -199,6 +201,14 @@ class _Between:
 def between(low: int, high: int = _INTEGER_MAX) -> _Between:
     """Return an attrs validator for an integer, a tuple of integers, or None."""
     return _Between(low, high)
+
+
+def are_traits(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validate the traits of a member."""
+    try:
+        checked_traits(value)
+    except ValueError as error:
+        raise wrong(attribute.name, value, str(error)) from None
 
 
 def is_number(value: object) -> bool:

@@ -33,6 +33,7 @@ OF_PYTHON = {
 SAMPLES: dict[str, Any] = {
     "builtin.features": "gzip",
     "coopgroup.protocols": "coopgroup,cooperative-sticky",
+    "coopgroup.member": '{"places": 4}',
     "coopgroup.telemetry.file.backups": "3",
     "coopgroup.telemetry.listener": print,
     "default.topic.config": {"auto.offset.reset": "earliest"},

@@ -10,18 +10,23 @@ from attrs import define, field
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from coopgroup.assignors import StickyAssignor, WeightedAssignor
+from coopgroup.assignors import (
+    GroupMember,
+    PlacementAssignor,
+    StickyAssignor,
+    WeightedAssignor,
+)
 from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.assignors.declining import Passing
 from coopgroup.core.leader import NO_LAGS, RoundDecision, lead
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.policies.base import Policy
 from coopgroup.groups.catalogue import Catalogue
-from coopgroup.groups.declining import Passing
 from coopgroup.groups.lookup import CatalogueLookup
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy, RoundContext, SimplePolicy
 from coopgroup.telemetry import WithoutRoom
-from tests.property.test_no_room import DELAY_MS, PlacesAssignor, policies
+from tests.property.test_no_room import DELAY_MS, policies
 from tests.support.warm_group import WarmGroup, partitions
 
 ROUNDS_MAX = 40
@@ -34,9 +39,16 @@ steps = st.one_of(
     st.tuples(st.just("decline"), st.sampled_from(NAMES)),
     st.tuples(st.just("forget"), st.sampled_from(NAMES)),
 )
-assignors = st.sampled_from(
-    [WeightedAssignor(), StickyAssignor(), PlacesAssignor(places=COUNT), PlacesAssignor(places=1)]
-)
+
+
+class OnePlace(PlacementAssignor):
+    """Each member has one place."""
+
+    def places(self, member: GroupMember) -> int:
+        return 1
+
+
+assignors = st.sampled_from([WeightedAssignor(), StickyAssignor(), PlacementAssignor(), OnePlace()])
 
 
 @define
@@ -79,9 +91,6 @@ class DecliningGroup(WarmGroup):
         before = None
         for number in range(ROUNDS_MAX):
             decision = self.round(after_ms=DELAY_MS + 1)
-            for name, member in self.members.items():
-                if member.warm is not None:
-                    self.warms_up(name)
             owned = [one.owned for one in self.members.values()]
             assert sum(map(len, owned)) == len(ResourceSet.union_all(owned))
             if owned == before and not decision.plan.follow_up and number > 3:
@@ -93,23 +102,22 @@ class DecliningGroup(WarmGroup):
 @given(
     policy=policies,
     assignor=assignors,
-    takes_part=st.booleans(),
     story=st.lists(steps, min_size=1, max_size=8),
     which=st.integers(0, COUNT - 1),
 )
 def test_declined_resource_goes_to_a_member_that_does_not_decline_it(
-    policy: Policy, assignor: Assignor, takes_part: bool, story: list[tuple[str, str]], which: int
+    policy: Policy, assignor: Assignor, story: list[tuple[str, str]], which: int
 ) -> None:
     group = DecliningGroup(
         existing=partitions(*range(COUNT)), policy=policy, assignor=Passing(assignor)
     )
-    group.add("a", warm=() if takes_part else None)
+    group.add("a", warm=None)
     group.come_to_rest()
     for action, name in story:
         note(f"{action} {name} {group.members} {group.declined}")
         match action:
             case "join" if name not in group.members:
-                group.add(name, warm=() if takes_part else None)
+                group.add(name, warm=None)
             case "leave" if len(group.members) > 1:
                 group.members.pop(name, None)
                 group.declined.pop(name, None)
@@ -124,13 +132,13 @@ def test_declined_resource_goes_to_a_member_that_does_not_decline_it(
             case _:
                 continue
         group.come_to_rest()
-        check(group, is_full=assignor != PlacesAssignor(places=1))
+        check(group, is_full=not isinstance(assignor, OnePlace))
 
 
 @pytest.mark.parametrize(
     "policy", [SimplePolicy(), DeferredPolicy(), IncrementalPolicy(max_moves_per_round=1)]
 )
-@pytest.mark.parametrize("assignor", [WeightedAssignor(), PlacesAssignor(places=COUNT)])
+@pytest.mark.parametrize("assignor", [WeightedAssignor(), PlacementAssignor()])
 def test_decline_at_rest_needs_no_other_change(policy: Policy, assignor: Assignor) -> None:
     """The waiting policies would keep a resource with its owner until a member comes or goes."""
     group = DecliningGroup(

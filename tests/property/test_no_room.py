@@ -1,19 +1,19 @@
-"""A group whose members have few places comes to rest, and is full where it can be.
+"""A group whose members have few places and different tags comes to rest, and is full.
 
 The leader leaves out resources for which no member has room. All others have one owner, under every
-policy, with and without warm-ups, and a resource gets an owner as soon as a member has room.
+policy, with and without warm-ups, and a resource gets an owner as soon as a member has room. No
+member ever runs more than it has places for, or a resource without its tag.
 """
 
-from attrs import frozen
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from coopgroup.assignors import NOBODY, GroupSnapshot, Int64Array, Placement
+from coopgroup.assignors import Assignor, GroupMember, PlacementAssignor, ResourceToPlace
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.policies.base import Policy
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy, SimplePolicy, Warmup
 from coopgroup.telemetry import WithoutRoom
-from tests.support.warm_group import WarmGroup
+from tests.support.warm_group import WarmGroup, WarmMember
 
 ROUNDS_MAX = 40
 DELAY_MS = 1_000
@@ -30,50 +30,47 @@ policies = st.one_of(
     ),
 )
 steps = st.one_of(
-    st.tuples(st.just("join"), st.sampled_from("abcd")),
+    st.tuples(
+        st.just("join"), st.sampled_from("abcd"), st.integers(0, 3), st.sets(st.sampled_from("xy"))
+    ),
     st.tuples(st.just("leave"), st.sampled_from("abcd")),
     st.tuples(st.just("count"), st.integers(0, 9)),
 )
 
 
-@frozen(kw_only=True)
-class PlacesAssignor:
-    """Each member has some places; owners keep theirs, and the rest goes to the emptiest member."""
+class Tagged(PlacementAssignor):
+    """Members have places and tags; every third resource runs anywhere."""
 
-    places: int
+    name = "tagged"
 
-    name = "places"
-    needs_lags = False
+    def fits(self, member: GroupMember, resource: ResourceToPlace) -> bool:
+        return resource.index % 3 == 0 or "xy"[resource.index % 2] in member.traits["tags"]
 
-    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Placement:
-        target = group.owner.copy()
-        loads = [0] * len(group.members)
-        left: list[int] = []
-        for number in range(len(group.resources)):
-            owner = int(target[number])
-            target[number] = NOBODY
-            if not group.assignable[number]:
-                continue
-            if owner != NOBODY and loads[owner] < self.places:
-                target[number], loads[owner] = owner, loads[owner] + 1
-            else:
-                left.append(number)
-        no_room = {}
-        names = list(group.resources)
-        for number in left:
-            emptiest = min(range(len(loads)), key=loads.__getitem__)
-            if loads[emptiest] < self.places:
-                target[number], loads[emptiest] = emptiest, loads[emptiest] + 1
-            else:
-                no_room[names[number]] = f"all {self.places} places are taken"
-        return Placement(target=target, no_room=no_room)
+    def places(self, member: GroupMember) -> int:
+        return int(member.traits["places"])
+
+
+class Lasting(Tagged):
+    """The same without moves that only even out."""
+
+    evens_out = False
+
+
+def fits(index: int, member: WarmMember) -> bool:
+    return Tagged().fits(
+        GroupMember(member_id="", traits=member.traits), ResourceToPlace("T", index)
+    )
 
 
 def come_to_rest(group: WarmGroup) -> None:
     before = None
     for number in range(ROUNDS_MAX):
+        running = {name: one.owned for name, one in group.members.items()}
         decision = group.round(after_ms=DELAY_MS + 1)
         for name, member in group.members.items():
+            # Also while it stops something: a place is taken until its resource has stopped.
+            assert len(running[name] | member.owned) <= member.traits["places"]
+            assert all(fits(index, member) for _, index in member.owned)
             if member.warm is not None:
                 group.warms_up(name)
         owned = [one.owned for one in group.members.values()]
@@ -86,20 +83,28 @@ def come_to_rest(group: WarmGroup) -> None:
 
 @given(
     policy=policies,
+    assignor=st.sampled_from([Tagged(), Lasting()]),
     places=st.integers(0, 3),
     takes_part=st.booleans(),
     story=st.lists(steps, min_size=1, max_size=6),
 )
 def test_group_without_room_for_all_is_full_and_comes_to_rest(
-    policy: Policy, places: int, takes_part: bool, story: list[tuple[str, object]]
+    policy: Policy,
+    assignor: Assignor,
+    places: int,
+    takes_part: bool,
+    story: list[tuple[object, ...]],
 ) -> None:
-    group = WarmGroup(policy=policy, assignor=PlacesAssignor(places=places))
-    group.add("a", warm=() if takes_part else None)
+    group = WarmGroup(policy=policy, assignor=assignor)
+    warm = () if takes_part else None
+    group.add("a", warm=warm, traits={"places": places, "tags": ["x", "y"]})
     for step in story:
         note(f"{step} {group.members}")
         match step:
-            case ("join", str() as name) if name not in group.members:
-                group.add(name, warm=() if takes_part else None)
+            case ("join", str() as name, int() as count, set() as tags):
+                if name not in group.members:
+                    traits = {"places": count, "tags": sorted(map(str, tags))}
+                    group.add(name, warm=warm, traits=traits)
             case ("leave", str() as name) if len(group.members) > 1:
                 group.members.pop(name, None)
             case ("count", int() as count):
@@ -107,9 +112,12 @@ def test_group_without_room_for_all_is_full_and_comes_to_rest(
             case _:
                 pass
         come_to_rest(group)
-        owned = [len(one.owned) for one in group.members.values()]
-        assert max(owned) <= places
-        assert sum(owned) == min(len(group.existing), places * len(owned))
+        members = group.members.values()
+        left = group.existing - ResourceSet.union_all([one.owned for one in members])
+        for _, index in left:
+            for member in members:
+                full = len(member.owned) == member.traits["places"]
+                assert full or not fits(index, member)
         assert group.decision is not None
-        told = [one for one in group.decision.records if isinstance(one, WithoutRoom)]
-        assert sum(len(one.resources) for one in told) == len(group.existing) - sum(owned)
+        told = [one.resources for one in group.decision.records if isinstance(one, WithoutRoom)]
+        assert ResourceSet.union_all(told) == left

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from coopgroup.core.model.traits import traits_text
 from coopgroup.core.protocol.user_data import MAGIC
 from coopgroup.errors import DecodeError
 from coopgroup.protocol import (
@@ -60,6 +61,18 @@ KAFKA_ASSIGNMENT_ROWS = st.fixed_dictionaries(
         "user_data_hex": hexes,
     }
 )
+TRAITS = st.dictionaries(
+    names,
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False),
+        lambda parts: st.lists(parts, max_size=2) | st.dictionaries(names, parts, max_size=2),
+        max_leaves=4,
+    ),
+    max_size=3,
+)
 USER_DATA_ROWS = st.fixed_dictionaries(
     {
         "version": st.just(USER_DATA_VERSION),
@@ -71,6 +84,7 @@ USER_DATA_ROWS = st.fixed_dictionaries(
         "host": st.none() | names,
         "declined": resources,
         "hands_over": st.integers(0, 1),
+        "traits": st.none() | TRAITS.filter(bool).map(traits_text),
     }
 )
 ROWS = st.one_of(

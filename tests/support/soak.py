@@ -23,6 +23,7 @@ from tests.swarm.directed import draw_directed
 from tests.swarm.hostile import draw_hostile
 from tests.swarm.minimise import minimise
 from tests.swarm.mixed import draw_kip848, draw_mixed
+from tests.swarm.places import draw_placed
 from tests.swarm.play import play
 from tests.swarm.returning import draw_returning
 from tests.swarm.run_files import run_to_toml
@@ -38,6 +39,7 @@ DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
     "returning": draw_returning,
     "warm": draw_warm,
     "hostile": draw_hostile,
+    "placed": draw_placed,
 }
 CHUNK: Final = 20
 REGRESSIONS: Final = Path("simulations/regressions")

@@ -9,6 +9,7 @@ from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.leader import NO_LAGS, RoundDecision, TopicMetadata, lead, read_members
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
+from coopgroup.core.model.traits import Traits
 from coopgroup.core.policies.base import Policy
 from coopgroup.policies import (
     PolicyState,
@@ -46,6 +47,7 @@ class WarmMember:
     host: str | None = None
     declined: ResourceSet = EMPTY
     hands_over: bool = False
+    traits: Traits = field(factory=dict)
 
     @property
     def takes_part(self) -> bool:
@@ -82,6 +84,7 @@ class WarmGroup:
         rack: str | None = None,
         topics: tuple[str, ...] = ("T",),
         instance_id: str | None = None,
+        traits: Traits | None = None,
     ) -> WarmMember:
         member = WarmMember(
             owned=partitions(*owned),
@@ -90,6 +93,7 @@ class WarmGroup:
             rack=rack,
             topics=topics,
             instance_id=instance_id,
+            traits=traits or {},
         )
         self.members[member_id] = member
         return member
@@ -198,6 +202,7 @@ class WarmGroup:
                         host=member.host,
                         declined=member.declined,
                         hands_over=member.hands_over,
+                        traits=member.traits,
                     )
                 ),
                 owned=member.owned,

@@ -62,7 +62,7 @@ _WAYS: Final = {
     "topics": ("none", "all", "all", "one", "strange"),
     "claims": ("none", "all", "all", "another's", "some", "strange"),
     "generation": ("newest", "next", "last", "last", "old", "none", "negative"),
-    "data": ("none", "plain", "mad", "mad", "torn"),
+    "traits": ("none", "plain", "mad", "mad", "torn"),
     "form": ("plain", "plain", "plain", "plain", "garbage", "torn"),
     "version": ("3", "3", "3", "2", "1", "0"),
     "leads": ("other", "missing", "twice", "mine", "nothing", "nobody", "garbage", "mad", "silent"),
@@ -154,7 +154,7 @@ class Lies:
                 return self.dice.choice((_OLDEST, -2))
 
     def _user_data(self) -> bytes | None:
-        match self._way("data"):
+        match self._way("traits"):
             case "none":
                 return None
             case "plain":
@@ -177,9 +177,10 @@ class Lies:
             INT64.pack(dice.choice((-1, 0, 1, 2**63 - 1))),
             INT64.pack(-1),
             packed_nullable_resources(warm, "warm", index_min=0),
-            packed_nullable_string(dice.choice((None, "h" * 9)), "host"),
+            packed_nullable_string(host := dice.choice((None, "h" * 9)), "host"),
             packed_resources(declined, "declined", index_min=0),
             INT32.pack(dice.choice((0, 1))),
+            packed_nullable_string(None if host is None else '{"places":-1,"tags":3}', "traits"),
         )
         return MAGIC + INT16.pack(USER_DATA_VERSION) + b"".join(fields)
 

@@ -32,6 +32,7 @@ from coopgroup.simulator.world.network import Mishap, Upset
 from tests.swarm.hostile import HOSTILE, prepare
 from tests.swarm.leases import Leases
 from tests.swarm.mixed import Guests
+from tests.swarm.places import misplaced, traits_of
 from tests.swarm.rest import (
     RECORDS_MAX,
     needless_losses,
@@ -45,6 +46,7 @@ from tests.swarm.witness import Witness
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from coopgroup.core.model.traits import Traits
     from coopgroup.simulator.host.process import Process
     from coopgroup.simulator.world.brokers import Brokers
     from coopgroup.simulator.world.calls import Call, Client
@@ -113,7 +115,12 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
     written = Transcript() if transcript else None
     world.transcript = HandOvers(simulation, Leases(simulation, written))
     guests = Guests(simulation=simulation, theirs=run.theirs)
-    player = _Player(simulation=simulation, guests=guests, keeps_state=faults.keeps_state)
+    player = _Player(
+        simulation=simulation,
+        guests=guests,
+        traits_of=partial(traits_of, run),
+        keeps_state=faults.keeps_state,
+    )
     witness = None
     if run.theirs == HOSTILE:
         prepare(simulation)
@@ -142,6 +149,7 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
             found = Violation(checker="hand-over", at_ms=world.now_ms, message=message)
             violations = (*violations, found)
         violations += tuple(needless_losses(world.telemetry, player.disturbed))
+        violations += tuple(misplaced(run, world.telemetry, world.now_ms))
     return Played(
         run=run,
         violations=violations,
@@ -225,6 +233,7 @@ class _Player:
     Attributes:
         simulation: the group.
         guests: processes of other clients.
+        traits_of: returns what a process tells about itself.
         garbled: processes whose next join is changed, with the act that does so.
         doomed: processes that die at their next sync, with the act that does so.
         away: processes that have ended, or are to end, and will come back; and hand-overs that have
@@ -235,6 +244,7 @@ class _Player:
 
     simulation: Simulation
     guests: Guests
+    traits_of: Callable[[str], Traits]
     keeps_state: bool = False
     garbled: dict[str, Act] = field(factory=dict)
     doomed: dict[str, Act] = field(factory=dict)
@@ -286,6 +296,7 @@ class _Player:
                 identity=act.identity,
                 skew_ppm=act.skew_ppm,
                 keeps_state=self.keeps_state,
+                traits=self.traits_of(act.process),
             )
 
     def _upset(self, act: Act) -> None:

@@ -12,6 +12,7 @@ from coopgroup.core.model import ResourceSet
 from coopgroup.core.policies.warming.option import warmup_of
 from coopgroup.core.session.own_rounds import policy_deadline_ms
 from coopgroup.simulator.checkers import Expectations, check_run
+from coopgroup.simulator.checkers.rest import without_room
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import AssignmentReceived, MembershipLost, ProcessEnded, ResourcesStarted
@@ -91,7 +92,8 @@ def settle(
         # A planned receiver may hand over before it has the resource.
         with_planned_moves=plain and not with_hand_overs,
     )
-    found = [*simulation.world.violations, *_check_committed(simulation, expected)]
+    unplaced = without_room(simulation.world.telemetry)
+    found = [*simulation.world.violations, *_check_committed(simulation, expected, unplaced)]
     found += _check_even(simulation, end_ms)
     if warmup is not None and plain and not with_hand_overs:
         found += _check_standbys(simulation, warmup, end_ms)
@@ -249,9 +251,14 @@ def _is_of_a_round(record: Record) -> bool:
     return isinstance(record, AssignmentReceived | MembershipLost | ProcessEnded)
 
 
-def _check_committed(simulation: Simulation, expected: Expectations) -> list[Violation]:
-    """Report records without a commit; after so much time all must be committed."""
-    lags = simulation.load.lags(expected.owned, expected.end_ms)
+def _check_committed(
+    simulation: Simulation, expected: Expectations, unplaced: ResourceSet
+) -> list[Violation]:
+    """Report records without a commit; after so much time all must be committed.
+
+    Nobody reads the resources that are without room.
+    """
+    lags = simulation.load.lags(expected.owned - unplaced, expected.end_ms)
     late = lags.resources.take(lags.values > 0)
     if not late:
         return []

@@ -28,6 +28,7 @@ from coopgroup.reading import (
     NOTHING,
     Row,
     StrictConverter,
+    are_traits,
     between,
     int32_list,
     joined,
@@ -73,6 +74,11 @@ def _rate(_: object, attribute: Attribute[Any], value: float | None) -> None:
         raise wrong(attribute.name, value, f"null, or a number from 0 to {_RATE_MAX}")
 
 
+def _hands_over(member: _Member, attribute: Attribute[bool], value: bool) -> None:  # noqa: FBT001
+    if value and member.topics:
+        raise wrong(attribute.name, value, "no topics beside it")
+
+
 @frozen(kw_only=True)
 class _Member:
     topics: tuple[str, ...]
@@ -87,6 +93,8 @@ class _Member:
     )
     consumption_rate_per_s: float | None = field(default=None, validator=_rate)
     warm: ResourceSet | None = None
+    hands_over: bool = field(default=False, validator=_hands_over)
+    traits: Mapping[str, object] = field(factory=dict, validator=are_traits)
 
 
 _Indices: TypeAlias = Annotated[Int32Array, "a count, or a list of indices"]
@@ -289,6 +297,8 @@ def _claims(members: Mapping[str, _Member]) -> tuple[MemberClaim, ...]:
             loss_ends_in_ms=member.loss_ends_in_ms,
             consumption_rate_per_s=member.consumption_rate_per_s,
             warm=member.warm,
+            hands_over=member.hands_over,
+            traits=member.traits,
         )
         for member_id, member in sorted(members.items())
     )

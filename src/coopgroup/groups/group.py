@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from typing import Any, Final, Self
 
 from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.assignors.declining import Passing
 from coopgroup.core.assignors.weighted import WeightedAssignor
 from coopgroup.core.member import MemberState
 from coopgroup.core.member.events import SubscriptionChanged, WarmSetDeclared
@@ -26,7 +27,6 @@ from coopgroup.core.policies.eager import EagerPolicy
 from coopgroup.core.policies.simple import SimplePolicy
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.catalogue import Catalogue
-from coopgroup.groups.declining import Passing
 from coopgroup.groups.lookup import CatalogueLookup, CatalogueWatcher
 from coopgroup.groups.settings import GroupSettings
 from coopgroup.groups.topic import CatalogueTopic
@@ -88,6 +88,8 @@ class CooperativeGroup:
             The default is `SimplePolicy()`.
         assignor: decides where they go, in the same forms; the default is `WeightedAssignor()`. Use
             the same policy and assignor in all members.
+        member: what assignor and policy are told about this process, such as `{"places": 4}`. It
+            takes precedence over the key `coopgroup.member`.
         more: further keys, which take precedence over those in `configuration`.
 
     Raises:
@@ -116,8 +118,10 @@ class CooperativeGroup:
         on_error: Callable[[WorkFailure], object] | None = None,
         policy: PolicyChoice | None = None,
         assignor: AssignorChoice | None = None,
+        member: Mapping[str, Any] | None = None,
         **more: Any,  # noqa: ANN401  (values of configuration keys)
     ) -> None:
+        more |= {} if member is None else {"coopgroup.member": member}
         merged = merge_configuration(configuration, more)
         when = chosen_policy(merged.get("coopgroup.policy") if policy is None else policy)
         where = chosen_assignor(merged.get("coopgroup.assignor") if assignor is None else assignor)

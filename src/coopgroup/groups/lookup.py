@@ -27,6 +27,7 @@ from coopgroup.core.member import Member
 from coopgroup.core.member.events import CatalogueSeen, RejoinRequested, SubscriptionChanged
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
+from coopgroup.core.model.resource_set import Int64Array
 from coopgroup.core.protocol.assignment import with_catalogue_version
 from coopgroup.core.session import RoundDecided
 from coopgroup.groups.catalogue import EVERYTHING, INDEX_MIN, Catalogue, Weights
@@ -103,7 +104,7 @@ class CatalogueLookup:
         self._newest_seen = max(seen, default=None)
         self._catch_up()
         self._pass_over_one(seen)
-        declined = [claim.owned & claim.declined for claim in request.claims if claim.declined]
+        declined = [claim.owned & claim.declined for claim in request.claims if claim.warm is None]
         self._passed_on = ResourceSet.union_all(declined)
         # Include the claimed names: if the catalogue is unavailable, all members keep their
         # resources.
@@ -148,7 +149,9 @@ class CatalogueLookup:
                 f"another member has seen {self._newest_seen}"
             )
         self.led = catalogue
-        return TopicMetadata(resources=catalogue.resources - self._passed_on)
+        shared = catalogue.resources - self._passed_on
+        weights = _weights(catalogue)[catalogue.resources.positions(shared)]
+        return TopicMetadata(resources=shared, weights=weights)
 
     def lags(self, resources: ResourceSet) -> Lags:  # noqa: ARG002 - those of the same catalogue
         """Return the weights in place of lags, for assignors that read lags.
@@ -158,8 +161,7 @@ class CatalogueLookup:
         """
         if self.led is None:
             raise LookupError("the catalogue could not be read so far")
-        values = np.array([weight for _, weight in self.led.weights], dtype=np.int64)
-        return Lags(resources=self.led.resources, values=values)
+        return Lags(resources=self.led.resources, values=_weights(self.led))
 
     def complete(self, outcome: RoundDecided) -> RoundDecided:
         """Add the version of the catalogue, so that members start nothing that they do not know."""
@@ -187,6 +189,10 @@ class CatalogueLookup:
             and not self._closed.wait(_LOOK_AGAIN_S)
         ):
             catalogue = self.look()
+
+
+def _weights(catalogue: Catalogue) -> Int64Array:
+    return np.array([weight for _, weight in catalogue.weights], dtype=np.int64)
 
 
 _STOP_TIMEOUT_S: Final = 2.0

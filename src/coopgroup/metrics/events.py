@@ -21,6 +21,7 @@ from coopgroup.telemetry import (
     RoundRefused,
     StateChanged,
     StopReason,
+    WithoutRoom,
 )
 
 # Texts of `StateChanged.cause` and of `MembershipLost.cause`, to labels with few values. The first
@@ -66,12 +67,14 @@ class MemberEvents:
         members: members of the last round that it led; None if it led none.
         waiting: partitions that waited for their old owner in that round.
         unowned: partitions without an owner in that round.
+        without_room: partitions for which no member had room in that round.
     """
 
     last_rebalance_s: float | None = field(default=None, init=False)
     members: int | None = field(default=None, init=False)
     waiting: int = field(default=0, init=False)
     unowned: int = field(default=0, init=False)
+    without_room: int = field(default=0, init=False)
     _joining_since_ms: int | None = field(default=None, init=False)
     _cause: str = field(default="other", init=False)
     # Partitions that rounds led here have revoked, and not granted yet.
@@ -88,6 +91,8 @@ class MemberEvents:
                 yield from self._completed(envelope.at_ms)
             case RoundDecided():
                 yield from self._decided(record)
+            case WithoutRoom():  # follows the decision
+                self.without_room = len(record.resources)
             case RoundRefused():
                 yield Value("coopgroup_failed_rebalances_total", 1, ("unsafe_round",))
             case RequestRefused() if record.request in _OF_ROUNDS and record.error not in _NORMAL:
@@ -124,6 +129,7 @@ class MemberEvents:
         self.members = len(record.members)
         self.waiting = len(record.waiting)
         self.unowned = len(record.lost | record.contested)
+        self.without_room = 0
         departed = record.granted - record.created - self._on_their_way
         self._on_their_way = (self._on_their_way - record.granted) | record.revoked
         why = "lags" if self._is_for_lags else "balance"

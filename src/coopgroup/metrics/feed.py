@@ -351,6 +351,7 @@ def readings(
         yield Value("coopgroup_members", events.members)
         yield Value("coopgroup_waiting_partitions", events.waiting)
         yield Value("coopgroup_unowned_partitions", events.unowned)
+        yield Value("coopgroup_without_room_partitions", events.without_room)
         overdue = sum(one.count for one in health.overdue_claims)
         yield Value("coopgroup_overdue_partitions", overdue)
         if wanted is not None:

@@ -155,6 +155,8 @@ _TABLE: Final = (
            help="Partitions whose new owner waits for the old owner."),
     Metric(name="coopgroup_unowned_partitions", kind=_G, is_of_leader=True,
            help="Partitions without an owner that wait for a lost owner, or were claimed twice."),
+    Metric(name="coopgroup_without_room_partitions", kind=_G, is_of_leader=True,
+           help="Partitions that stay without an owner, because no member has room for them."),
     Metric(name="coopgroup_overdue_partitions", kind=_G, is_of_leader=True,
            help="Partitions that a member had to give up, and claims after max.poll.interval.ms."),
     Metric(name="coopgroup_moves_total", kind=_C, labels=("reason",), is_of_leader=True,

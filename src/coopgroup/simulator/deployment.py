@@ -128,6 +128,7 @@ class Deployment:
             capacity_per_s=capacity,
             skew_ppm=place.skew_ppm,
             keeps_state=members.keeps_state,
+            traits=members.traits,
         )
 
     def _end(self, process: Process | Kip848Process, how: How, back_after_ms: int | None) -> None:

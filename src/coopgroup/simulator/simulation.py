@@ -18,6 +18,7 @@ from coopgroup.core.member.effects import Lane
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import OffsetCommitRequest
 from coopgroup.core.model.resource_set import Int64Array
+from coopgroup.core.model.traits import Traits
 from coopgroup.core.policies.warming.option import warmup_of
 from coopgroup.simulator.coordinator import GroupCoordinator, GroupState
 from coopgroup.simulator.host.application import Application
@@ -128,9 +129,10 @@ class Simulation:
         capacity_per_s: float = math.inf,
         skew_ppm: int = 0,
         keeps_state: bool = False,
+        traits: Traits | None = None,
     ) -> Process:
         """Start a process; an earlier one of the same name must have ended."""
-        config = self.config
+        config = self.config if traits is None else attrs.evolve(self.config, traits=traits)
         if identity is Identity.STATIC:
             config = attrs.evolve(config, instance_id=name)
         if identity is Identity.STATE_DIR:
@@ -204,6 +206,7 @@ class Simulation:
             capacity_per_s=before.application.capacity_per_s,
             skew_ppm=before.skew_ppm,
             keeps_state=before.application.state.on_disk,
+            traits=before.config.traits,
         )
 
     def bounce(self, process: Process, down_ms: int) -> None:

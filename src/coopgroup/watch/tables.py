@@ -160,7 +160,7 @@ def _state(one: PartitionView, names: dict[str, str]) -> str:
     if one.target:
         return f"waits for {names.get(one.owner, 'its owner')}" if one.owner else "being granted"
     if one.state != "waiting":
-        return one.state
+        return f"{one.state}: {printable(one.why)}" if one.why else one.state
     until = "" if one.until_ms is None else f" until {time_of_day(one.until_ms)}"
     return f"waits for {printable(one.waits_for) or 'its owner'}{until}"
 

@@ -79,7 +79,9 @@ class PartitionView:
         owner: member id, "" without an owner.
         state: "owned", "moving" (the group wants another owner), "unowned", "rebalancing" (the
             brokers name no owner during a round), or, from telemetry, "revoking" (without an owner
-            until `holder` has stopped it) or "waiting" (for a lost owner, or its release).
+            until `holder` has stopped it), "waiting" (for a lost owner, or its release) or
+            "no room" (no member has room for it).
+        why: reasons for "no room", in a few words; "" otherwise.
         target: member id of the owner that the group wants; "" if it is the same, or unknown.
         holder: member id of the former owner, which still stops the partition; "" if there is none.
         waits_for: name of the last owner, if the partition waits for it; "" if it is unknown.
@@ -99,6 +101,7 @@ class PartitionView:
     partition: int
     owner: str = ""
     state: str = "unowned"
+    why: str = ""
     target: str = ""
     holder: str = ""
     waits_for: str = ""

@@ -9,6 +9,7 @@ from coopgroup.assignors import StickyAssignor
 from coopgroup.cli.plan_input import RESOURCES_MAX, Defaults, parse_line, read_line
 from coopgroup.core.leader import TopicMetadata
 from coopgroup.core.model import MemberClaim, ResourceSet
+from coopgroup.core.model.traits import TRAITS_RULE
 from coopgroup.core.policies.base import RoundContext
 from coopgroup.core.policies.simple import SimplePolicy
 from coopgroup.core.policies.state import PolicyState, state_to_json
@@ -22,7 +23,7 @@ FULL: dict[str, Any] = {
     "lags": {"orders": [5, None, 7], "sink": [40, 30]},
     "arrivals_per_s": {"sink": [4, 0.5], "orders": [None, 2.5, 0]},
     "members": {
-        "b": {"topics": []},
+        "b": {"topics": [], "hands_over": True, "traits": {"places": 4}},
         "a": {
             "topics": ["sink", "orders", "orders", "later"],
             "owned": {"gone": [4], "orders": [2, 0, 2], "none": []},
@@ -43,6 +44,10 @@ FULL: dict[str, Any] = {
         PolicyState(generation=6, members=("a",), known=ResourceSet({"orders": [1]}))
     ),
 }
+
+
+DEEP: dict[str, Any] = {"a": [[[[[[[[]]]]]]]]}
+SHOWN = "{'a': [[[[[[...]]]]]]}"
 
 
 def refusal(row: dict[str, Any]) -> str:
@@ -81,7 +86,7 @@ def test_read_line_when_every_field_is_given_reads_every_field() -> None:
             loss_ends_in_ms=4,
             consumption_rate_per_s=12.0,
         ),
-        MemberClaim(member_id="b", topics=()),
+        MemberClaim(member_id="b", topics=(), hands_over=True, traits={"places": 4}),
     )
     assert (line.assignor, line.policy) == (StickyAssignor(), SimplePolicy())
     assert line.context == RoundContext(
@@ -136,6 +141,8 @@ def test_wrong_option_of_a_policy_is_named_in_the_words_of_json(policy: str, exp
         (changed(arrivals_per_s={"t": [1, -0.5]}), "arrivals_per_s.t[1]: got -0.5, expected a num"),
         (changed(lags={"t": [1, 1.5]}), "lags.t[1]: got 1.5, expected an integer from -92233720"),
         (changed(lags={"t": [1, 2**63]}), "lags.t[1]: got 9223372036854775808, expected an intege"),
+        (member(traits=DEEP), f"members.m.traits: got {SHOWN}, expected {TRAITS_RULE}"),
+        (member(hands_over=True), "members.m.hands_over: got true, expected no topics beside it"),
         (changed(members=[]), "members: got [], expected an object"),
         (member(own={}), "members.m.own: got {}, but there is no such key (did you mean owned?); "),
         (member(owned=[]), "members.m.owned: got [], expected an object of lists of integers"),

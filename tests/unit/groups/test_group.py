@@ -204,3 +204,11 @@ def test_member_declares_what_it_found_before_it_subscribes() -> None:
         group.join()
         assert posted[0] == WarmSetDeclared(warm=ResourceSet.from_pairs([ONE]))
     group.close(0.1)
+
+
+def test_member_data_takes_precedence_over_its_key() -> None:
+    given = {"coopgroup.member": '{"places": 1}'}
+    for member, told in ((None, {"places": 1}), ({"places": 4}, {"places": 4})):
+        group = make(member=member, **given)
+        assert inner(group, "_driver").member.config.traits == told
+        group.close()

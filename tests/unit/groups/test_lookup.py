@@ -368,3 +368,14 @@ def test_watcher_that_is_stopped_looks_no_more(stage: Stage) -> None:
     stage.watcher.stop()
     stage.watcher.look_soon()
     assert (stage.hand.jobs(), stage.posted) == ([], [CatalogueSeen(version=1)])
+
+
+def test_metadata_have_the_weights_of_the_catalogue() -> None:
+    lookup = Source().lookup()
+    lookup.read([_member("a")])
+    metadata = lookup.metadata(())
+    assert metadata.weights is not None
+    assert dict(zip(map(tuple, metadata.resources), metadata.weights.tolist(), strict=True)) == {
+        ("sink", -1): 1,
+        ("sink", 0): 5,
+    }

@@ -19,6 +19,7 @@ from coopgroup.telemetry import (
     RoundDecided,
     RoundRefused,
     StateChanged,
+    WithoutRoom,
 )
 from tests.unit.metrics.members import ROUND
 
@@ -114,3 +115,11 @@ def test_causes_and_reasons_become_few_labels(
     named: Callable[[str], str], text: str, label: str
 ) -> None:
     assert named(text) == label
+
+
+def test_partitions_without_room_are_those_of_the_last_round() -> None:
+    events = MemberEvents()
+    _told((0, ROUND), (0, WithoutRoom(resources=A | B, reasons=("full",))), events=events)
+    assert events.without_room == 2
+    _told((1, ROUND), events=events)
+    assert events.without_room == 0

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import attrs
 import pytest
 
+from coopgroup.assignors import GroupSnapshot, Int32Array, Int64Array, StickyAssignor
 from coopgroup.simulator import Run, Scenario, simulate
 from coopgroup.simulator.scenario import (
     AddPartitions,
@@ -156,3 +157,29 @@ def test_rate_and_capacity_show_in_the_lag() -> None:
     )
     assert run.measures.lag_peak > 2_000
     assert run.measures.lag_final == 0
+
+
+class Noting(StickyAssignor):
+    """Note the traits of the members of each round."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        object.__setattr__(self, "told", [])
+
+    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+        told = [(one.member_id.split("-", 1)[0], dict(one.traits)) for one in group.members]
+        self.told.append(sorted(told, key=str))  # type: ignore[attr-defined]
+        return super().assign(group, lags)
+
+
+def test_member_data_reaches_the_assignor_also_after_a_restart() -> None:
+    big = attrs.evolve(SCENARIO.members[0], name="big", count=None, traits={"places": 4})
+    small = attrs.evolve(big, name="small", traits={})
+    crash = Crash(at_ms=5_000, member="big", back_after_ms=3_000)
+    scenario = attrs.evolve(SCENARIO, members=(big, small), events=(crash,))
+    noting = Noting()
+    assert simulate(scenario, assignor=noting).violations == ()
+    both = [("big", {"places": 4}), ("small", {})]
+    told = noting.told  # type: ignore[attr-defined]
+    assert told[-1] == both
+    assert [("small", {})] in told[told.index(both) :]

@@ -14,8 +14,10 @@ from coopgroup.telemetry import (
     RoundDecided,
     StopReason,
     WarmupsChanged,
+    WithoutRoom,
 )
 from coopgroup.watch.present import Present
+from coopgroup.watch.tables import partition_rows
 from coopgroup.watch.values import GroupView, WarmupView
 from tests.unit.watch.views import MEMBERS, view
 
@@ -99,6 +101,22 @@ def test_lost_partition_waits_until_the_delay_ends() -> None:
     later = Envelope(at_ms=AT_MS, group="billing", member="m-a", generation=5, record=round_())
     found.note(later, AT_MS)
     assert states(found.added_to(group))[1:] == [("unowned", ""), ("unowned", "")]
+
+
+def test_partition_without_room_says_why_until_the_next_round() -> None:
+    group = view(owners=("m-a", "", ""))
+    reasons = ("all 2 that fit are full", "it fits no member")
+    found = present(round_(), ("m-a", WithoutRoom(resources=some(0, 2), reasons=reasons)))
+    shown = found.added_to(group)
+    assert [(one.state, one.why) for one in shown.partitions] == [
+        ("owned", ""),
+        ("unowned", ""),
+        ("no room", "; ".join(reasons)),
+    ]
+    assert partition_rows(shown)[2][1] == f"no room: {'; '.join(reasons)}"
+    later = Envelope(at_ms=AT_MS, group="billing", member="m-a", generation=5, record=round_())
+    found.note(later, AT_MS)
+    assert states(found.added_to(group))[2] == ("unowned", "")
 
 
 def test_warmups_are_those_that_have_not_ended() -> None:

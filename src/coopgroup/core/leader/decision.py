@@ -18,6 +18,7 @@ from attrs import frozen
 
 from coopgroup.core.assignors.base import Placement
 from coopgroup.core.leader.bundled import BundledRound
+from coopgroup.core.leader.limits import misplaced, with_answer, with_holders
 from coopgroup.core.model import EMPTY, NOBODY, ResourceSet, plan_that_moves_nothing, resolve_claims
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.replacing import replaced
@@ -107,7 +108,7 @@ def decide_round(
         context: circumstances of the round.
     """
     context = _without_hearsay(context)
-    group = resolve_claims(claims, metadata.resources, metadata.racks)
+    group = resolve_claims(claims, metadata.resources, metadata.racks, metadata.weights)
     group = _read_only_group(with_holders_rights(group, context))
 
     def refused(problems: tuple[str, ...]) -> RoundDecision:
@@ -150,8 +151,10 @@ def _decided(
     group: GroupSnapshot, context: RoundContext, lags: Lags, assignor: Assignor, policy: Policy
 ) -> tuple[RoundPlan, PolicyState, tuple[str, ...]]:
     """Return the plan, the memory, and the safety rules that the plan violates."""
-    staged, warm = _stage(group, lags, assignor, policy, context)
+    staged, warm, answer = _stage(group, lags, assignor, policy, context)
     with _asking(f"policy {policy.name}"):
+        moved = misplaced(group, assignor, answer, staged.plan.assigned)
+        staged = attrs.evolve(staged, plan=with_answer(staged.plan, answer, moved))
         problems = violations(
             group if warm is None else warm.warming.warmth.kept_group,
             staged.plan,
@@ -160,7 +163,7 @@ def _decided(
         )
         if problems:  # such a plan may have any form, and nothing can be remembered of it
             return staged.plan, PolicyState(generation=context.generation, members=()), problems
-        state = _memory_of(group, context, staged)
+        state = with_holders(group, _memory_of(group, context, staged), answer, moved)
         return staged.plan, state if warm is None else warm.remembered(state), ()
 
 
@@ -226,7 +229,8 @@ def _without_hearsay(context: RoundContext) -> RoundContext:
 
 def _stage(
     group: GroupSnapshot, lags: Lags, assignor: Assignor, policy: Policy, context: RoundContext
-) -> tuple[StagedRound, WarmRound | None]:
+) -> tuple[StagedRound, WarmRound | None, Int32Array]:
+    """Return the staged round, its warm-ups, and the assignor's last answer."""
     with _asking(f"policy {policy.name}"):
         offer = policy.offer(group, context)
         arrivals = lags.aligned_arrivals(group.resources)
@@ -238,7 +242,13 @@ def _stage(
             offer, owner, withheld = warming.offer, warming.shown_owner, warming.withheld
         assignable = group.assignable & ~withheld
 
+    answers: list[Int32Array] = []
+
     def ask(owner: Int32Array) -> Int32Array:
+        answers.append(_ask(owner))
+        return answers[-1]
+
+    def _ask(owner: Int32Array) -> Int32Array:
         view = group.view(
             owner=read_only(owner.copy()),
             assignable=read_only(assignable.copy()),
@@ -262,9 +272,9 @@ def _stage(
     target = ask(owner) if warming is None else warming.aim(ask)
     with _asking(f"policy {policy.name}"):
         if warming is None:
-            return stage(target, group), None
+            return stage(target, group), None, target
         warm = warming.stage(target, stage)
-        return attrs.evolve(warm.round_.staged, plan=warm.plan), warm
+        return attrs.evolve(warm.round_.staged, plan=warm.plan), warm, answers[-1]
 
 
 def _memory_of(group: GroupSnapshot, context: RoundContext, staged: StagedRound) -> PolicyState:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from coopgroup.core.model.group_api import JoinedMember
+    from coopgroup.core.model.resource_set import Int64Array
     from coopgroup.core.policies.state import PolicyState
     from coopgroup.core.protocol.values import Subscription
     from coopgroup.core.telemetry.records import Record
@@ -59,10 +60,12 @@ class TopicMetadata:
     Attributes:
         resources: every resource of the subscribed names.
         racks: racks of each resource's replicas by name and index; None if unknown.
+        weights: int64, the catalogue's weights in the order of `resources`; None for partitions.
     """
 
     resources: ResourceSet
     racks: Mapping[str, Mapping[int, Sequence[str]]] | None = None
+    weights: Int64Array | None = None
 
 
 _NO_USER_DATA: Final = UserData()
@@ -165,4 +168,5 @@ def _claim(member: JoinedMember, subscription: Subscription, ours: UserData) -> 
         host=ours.host,
         declined=ours.declined,
         hands_over=ours.hands_over,
+        traits=ours.traits,
     )

@@ -7,6 +7,7 @@ from functools import cached_property
 import attrs
 from attrs import frozen
 
+from coopgroup.core.model.traits import Traits
 from coopgroup.errors import ConfigurationError
 
 
@@ -35,6 +36,7 @@ class MemberConfig:
         instance_id: static id (KIP-345), None for a dynamic member.
         rack: rack of the process (KIP-881), None if unknown.
         host: machine that runs the process, None if unknown; told only with warm-ups.
+        traits: what the application tells the leader about this process.
         session_timeout_ms: time without a heartbeat after which the coordinator drops the member,
             and the member by itself treats all its resources as lost.
         rebalance_timeout_ms: how long the coordinator waits for members to rejoin.
@@ -64,6 +66,7 @@ class MemberConfig:
     instance_id: str | None = None
     rack: str | None = None
     host: str | None = None
+    traits: Traits = attrs.field(factory=dict, hash=False)
     session_timeout_ms: int = attrs.field(default=45_000, validator=_positive)
     rebalance_timeout_ms: int = attrs.field(default=300_000, validator=_positive)
     heartbeat_interval_ms: int = attrs.field(default=3_000, validator=_positive)

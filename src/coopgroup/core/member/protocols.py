@@ -186,6 +186,7 @@ def _user_data(member: Member, protocol: KafkaProtocol | None, now_ms: int) -> b
                     host=None if warmups is None else member.config.host,
                     declined=declined if warmups is None else declined | warmups.failed,
                     hands_over=member.next_join.hands_over,
+                    traits=member.config.traits,
                 ),
                 index_min=member.config.index_min,
             )

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
 from coopgroup.core.model.group import (
     NO_GENERATION,
@@ -34,6 +34,7 @@ from coopgroup.core.model.resource_set import (
     Int64Array,
     ResourceSet,
 )
+from coopgroup.core.model.traits import Traits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +61,7 @@ class MemberClaim:
         host: machine that runs the process, None if unknown.
         declined: resources that its application declines to start or to warm up.
         hands_over: whether it leaves permanently, and keeps resources until others are warm.
+        traits: what its application tells about it; see `model.traits`.
         readable: False if the subscription could not be decoded; the other fields are then empty.
     """
 
@@ -77,6 +79,7 @@ class MemberClaim:
     host: str | None = None
     declined: ResourceSet = EMPTY
     hands_over: bool = False
+    traits: Traits = field(factory=dict, hash=False)
     readable: bool = True
 
 
@@ -84,8 +87,16 @@ def resolve_claims(
     claims: Iterable[MemberClaim],
     existing: ResourceSet,
     racks: Mapping[str, Mapping[int, Sequence[str]]] | None = None,
+    weights: Int64Array | None = None,
 ) -> GroupSnapshot:
-    """Build the snapshot of a group from its members' claims."""
+    """Build the snapshot of a group from its members' claims.
+
+    Args:
+        claims: one per member.
+        existing: resources that exist.
+        racks: racks of each resource's replicas by name and index; None if unknown.
+        weights: int64, in the order of `existing`; None for partitions.
+    """
     ordered = sorted(claims, key=lambda claim: claim.member_id)
     owned = [claim.owned for claim in ordered]
     resources, positions = existing, positions_in(existing, owned)
@@ -109,6 +120,7 @@ def resolve_claims(
         claim_members=claim_members,
         claim_resources=claim_resources,
         replica_racks=None if racks is None else ReplicaRacks.build(resources, racks),
+        weights=None if weights is None else _spread(weights, assignable),
     )
     owner, contested = _rightful_owners(group, generations)
     warm_members, warm_resources = _warm_pairs(
@@ -121,6 +133,12 @@ def resolve_claims(
         warm_members=warm_members,
         warm_resources=warm_resources,
     )
+
+
+def _spread(values: Int64Array, places: BoolArray) -> Int64Array:
+    spread = np.zeros(places.size, dtype=np.int64)
+    spread[places] = values
+    return spread
 
 
 def _member(claim: MemberClaim) -> GroupMember:
@@ -136,6 +154,7 @@ def _member(claim: MemberClaim) -> GroupMember:
         host=claim.host,
         declined=claim.declined,
         hands_over=claim.hands_over,
+        traits=claim.traits,
     )
 
 

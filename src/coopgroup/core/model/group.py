@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from attrs import frozen
+from attrs import field, frozen
 
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.model.resource_set import (
@@ -26,6 +26,7 @@ from coopgroup.core.model.resource_set import (
     ResourceSet,
     distinct,
 )
+from coopgroup.core.model.traits import Traits
 
 NOBODY: Final = -1
 """Number of a member: a resource has no owner."""
@@ -56,7 +57,9 @@ class GroupMember:
         warms: whether it takes part in warm-ups (KIP-441).
         host: machine that runs the process, None if unknown.
         declined: resources that its application declines to start or to warm up.
-        hands_over: whether it leaves permanently, and keeps resources until others are warm.
+        hands_over: whether it leaves permanently, and keeps resources until others are warm. Such a
+            member subscribes to nothing.
+        traits: what its application tells about it, for assignors and policies; a JSON object.
     """
 
     member_id: str
@@ -70,6 +73,7 @@ class GroupMember:
     host: str | None = None
     declined: ResourceSet = EMPTY
     hands_over: bool = False
+    traits: Traits = field(factory=dict, hash=False)
 
     @property
     def rejoins_to_move(self) -> bool:
@@ -144,6 +148,8 @@ class GroupSnapshot:
         replica_racks: racks of the replicas, None if unknown.
         arrivals_per_s: float64 (R,): records that arrive at each resource per second, 0 if unknown;
             None if all rates are unknown.
+        weights: int64 (R,): weights of the catalogue, 0 for resources that it does not list; None
+            for partitions.
         warm_members: int32 (W,): member of each warm pair, ascending by (resource, member) together
             with `warm_resources`.
         warm_resources: int32 (W,): an existing resource that the member is warm for and does not
@@ -161,6 +167,7 @@ class GroupSnapshot:
     claim_resources: Int32Array
     replica_racks: ReplicaRacks | None = None
     arrivals_per_s: Float64Array | None = None
+    weights: Int64Array | None = None
     warm_members: Int32Array = NO_PAIRS
     warm_resources: Int32Array = NO_PAIRS
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from coopgroup.core.model.traits import Traits, checked_traits, traits_of_text, traits_text
 from coopgroup.core.protocol.reader import INT16, INT32, ByteReader
 from coopgroup.core.protocol.resource_array import (
     packed_nullable_resources,
@@ -23,7 +24,7 @@ from coopgroup.core.protocol.writer import (
     packed_nullable_int64,
     packed_nullable_string,
 )
-from coopgroup.errors import EncodeError
+from coopgroup.errors import EncodeError, InvalidValueError
 
 # As StickyAssignor's first field (a count) or as a generation these bytes are 1,668,773,220.
 MAGIC: Final = b"cwud"
@@ -40,8 +41,8 @@ def encode_user_data(user_data: UserData, *, index_min: int = 0) -> bytes:
             connectors.
 
     Raises:
-        EncodeError: a time or a version is negative or does not fit its type, the rate is invalid,
-            or a warm resource, a declined one or the host has no wire form.
+        EncodeError: a time or a version is negative or does not fit its type, the rate or the
+            traits are invalid, or a warm resource, a declined one or the host has no wire form.
     """
     return b"".join(
         [
@@ -55,6 +56,7 @@ def encode_user_data(user_data: UserData, *, index_min: int = 0) -> bytes:
             packed_nullable_string(user_data.host, "host"),
             packed_resources(user_data.declined, "declined", index_min=index_min),
             INT32.pack(user_data.hands_over),
+            packed_nullable_string(_traits_text(user_data.traits), "traits"),
         ]
     )
 
@@ -94,10 +96,31 @@ def decode_user_data(
         host=reader.read_nullable_string("host"),
         declined=read_resources(reader, "declined", index_min=index_min),
         hands_over=reader.read_int32("hands_over") == 1,
+        traits=_read_traits(reader),
     )
     if not skips_rest:
         reader.require_end()
     return user_data
+
+
+def _traits_text(traits: Traits) -> str | None:
+    if not traits:
+        return None
+    try:
+        return traits_text(checked_traits(traits))
+    except ValueError as error:
+        raise EncodeError(f"traits: expected {error}") from None
+
+
+def _read_traits(reader: ByteReader) -> Traits:
+    offset = reader.offset
+    text = reader.read_nullable_string("traits")
+    if text is None:
+        return {}
+    try:
+        return traits_of_text(text)
+    except ValueError as error:
+        raise InvalidValueError(f"traits: expected {error}", offset) from None
 
 
 def _rate_units(rate_per_s: float | None) -> int | None:

@@ -13,6 +13,7 @@ from attrs import field, frozen
 
 from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.resource_set import EMPTY, ResourceSet
+from coopgroup.core.model.traits import Traits
 
 SUBSCRIPTION_NEWEST: Final = 3
 ASSIGNMENT_VERSION: Final = 1
@@ -122,6 +123,8 @@ class UserData:
         declined: resources that the application declines to start or to warm up.
         hands_over: whether the member leaves permanently, and keeps each resource until its next
             owner is warm.
+        traits: what the application tells about the member, for assignors and policies; a JSON
+            object, empty by default.
     """
 
     rejoin_in_ms: int | None = None
@@ -132,3 +135,4 @@ class UserData:
     host: str | None = None
     declined: ResourceSet = EMPTY
     hands_over: bool = False
+    traits: Traits = field(factory=dict, hash=False)

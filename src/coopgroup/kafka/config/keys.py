@@ -272,6 +272,14 @@ _OWN: Final = (
         groups=True,
     ),
     Key(
+        "coopgroup.member",
+        _OURS,
+        None,
+        'what the leader\'s assignor is told about this process, such as `{"places": 4}`: a JSON '
+        "object of at most 1,000 bytes, or its text ([use](custom_assignor.md#places-and-tags))",
+        groups=True,
+    ),
+    Key(
         "coopgroup.window.heartbeat.interval.ms",
         _OURS,
         Whole(1, 3_600_000),

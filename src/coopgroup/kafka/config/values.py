@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeVar
 
+from coopgroup.core.model.traits import Traits, checked_traits, traits_of_text
 from coopgroup.kafka.config.keys import (
     CONNECTION_FAMILIES,
     CONSUMER_KEYS,
@@ -76,6 +77,15 @@ def given_text(configuration: Mapping[str, Any], key: str) -> str | None:
     if isinstance(KEYS[key].kind, Topic) and not is_topic_name(value):
         raise refused(key, value, TOPIC_NAME_RULE)
     return value
+
+
+def read_traits(configuration: Mapping[str, Any], key: str) -> Traits:
+    """Return the traits of a member, from an object or its JSON text; empty if not given."""
+    value = configuration.get(key, {})
+    try:
+        return traits_of_text(value) if isinstance(value, str) else checked_traits(value)
+    except ValueError as error:
+        raise refused(key, value, str(error)) from None
 
 
 def callback(configuration: Mapping[str, Any], key: str) -> Callable[..., Any] | None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.protocol import kafka_protocol
 from coopgroup.report.palette import ranks
 from coopgroup.report.wording import counted, listed, seconds
-from coopgroup.telemetry import Envelope, ResourcesStarted, RoundDecided, RoundRefused
+from coopgroup.telemetry import Envelope, ResourcesStarted, RoundDecided, RoundRefused, WithoutRoom
 
 Names: TypeAlias = Mapping[str, str]
 
@@ -76,6 +76,9 @@ def round_rows(
                 )
             )
             before = frozenset(record.members)
+        elif isinstance(record, WithoutRoom) and rows:  # follows the decision
+            sentences = (*rows[-1].sentences, _no_room(record))
+            rows[-1] = evolve(rows[-1], sentences=sentences)
         elif isinstance(record, ResourcesStarted):
             started.append(record.resources)
         elif isinstance(record, RoundRefused):
@@ -123,6 +126,11 @@ def _change(before: frozenset[str] | None, record: RoundDecided, names: Names) -
         yield f"Gone: {_people(gone, names)}."
     if came == gone:  # true only if both are empty
         yield "The same members as before."
+
+
+def _no_room(record: WithoutRoom) -> str:
+    have = "has" if len(record.resources) == 1 else "have"
+    return f"{_of(record.resources)} {have} no room: {'; '.join(record.reasons)}."
 
 
 def _language(record: RoundDecided) -> Iterator[str]:

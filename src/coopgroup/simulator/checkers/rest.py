@@ -38,8 +38,8 @@ def check_rest(
         for one in reversed(telemetry)
     ):
         return
-    states, working, without_room = _at_the_end(telemetry)
-    expected -= without_room
+    states, working = _at_the_end(telemetry)
+    expected -= without_room(telemetry)
     worked_on = ResourceSet.from_pairs(chain.from_iterable(working.values()))
     for message in _objections(states, worked_on, expected):
         yield Violation(checker="rest", at_ms=end_ms, message=message)
@@ -48,6 +48,19 @@ def check_rest(
     if last is not None and last.at_ms >= quiet_from_ms:
         message = f"{last.client} is still in rounds at {last.at_ms}"
         yield Violation(checker="rest", at_ms=end_ms, message=message)
+
+
+def without_room(telemetry: Sequence[Envelope]) -> ResourceSet:
+    """Return the resources that the last decided round left without an owner."""
+    for envelope in reversed(telemetry):
+        match envelope.record:
+            case WithoutRoom(resources=resources):  # follows the decision
+                return resources
+            case RoundDecided():
+                return EMPTY
+            case _:
+                pass
+    return EMPTY
 
 
 def _objections(
@@ -64,10 +77,9 @@ def _objections(
 
 def _at_the_end(
     telemetry: Sequence[Envelope],
-) -> tuple[dict[str, str], dict[str, set[Resource]], ResourceSet]:
-    """Return states and work of each client, and the resources for which no member has room."""
+) -> tuple[dict[str, str], dict[str, set[Resource]]]:
+    """Return states and work of each client."""
     states: dict[str, str] = {}
-    without_room = EMPTY
     working: dict[str, set[Resource]] = {}
     for envelope in telemetry:
         client, record = envelope.client, envelope.record
@@ -77,10 +89,6 @@ def _at_the_end(
             case ProcessEnded():
                 states.pop(client, None)
                 working.pop(client, None)
-            case RoundDecided():
-                without_room = EMPTY
-            case WithoutRoom():  # follows the decision
-                without_room = record.resources
             case StateChanged() if client in states:
                 states[client] = record.after
             case ResourcesStarted():
@@ -89,4 +97,4 @@ def _at_the_end(
                 working[client].difference_update(record.resources)
             case _:
                 pass
-    return states, working, without_room
+    return states, working

@@ -459,7 +459,9 @@ class Process:
         decided = lead_round(
             duty,
             request,
-            TopicMetadata(resources=found) if known else None,
+            TopicMetadata(resources=found, weights=self.application.load.weights_of(found))
+            if known
+            else None,
             lags,
             assignor=run_settings.assignor,
             policy=run_settings.policy,

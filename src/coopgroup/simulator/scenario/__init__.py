@@ -21,8 +21,9 @@ from attrs import Attribute, field, frozen
 from attrs.validators import optional
 
 from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.traits import Traits
 from coopgroup.errors import ConfigurationError
-from coopgroup.reading import OneOrMore, between
+from coopgroup.reading import OneOrMore, are_traits, between
 
 __all__ = [
     "LEADER",
@@ -319,6 +320,7 @@ class MemberSet:
         clock_skew_ppm: how much the clock of each process runs fast (negative: slow), in
             millionths; drawn once for each process.
         keeps_state: whether a process that returns finds the state of its resources on its disk.
+        traits: what assignor and policy are told about each process.
     """
 
     name: str = field(validator=_set_name)
@@ -331,6 +333,7 @@ class MemberSet:
     start_every_ms: int = field(default=0, validator=between(0))
     clock_skew_ppm: Span = field(default=Span(0, 0), validator=_span)
     keeps_state: bool = False
+    traits: Traits = field(factory=dict, validator=are_traits, hash=False)
 
     @property
     def processes(self) -> tuple[str, ...]:

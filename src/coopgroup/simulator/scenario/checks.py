@@ -161,6 +161,8 @@ def _check_kip848(scenario: Scenario, place: int, one: MemberSet) -> None:
     expected = f'no value with client = "{one.client}"'
     if one.identity is not Identity.NONE:
         _refuse(("members", place, "identity"), one.identity.value, expected)
+    if one.traits:
+        _refuse(("members", place, "traits"), dict(one.traits), expected)
     if one.keeps_state:
         _refuse(("members", place, "keeps_state"), one.keeps_state, expected)
     if one.clock_skew_ppm != Span(0, 0):

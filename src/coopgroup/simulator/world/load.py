@@ -174,6 +174,10 @@ class Load:
 
     # --- what is left --------------------------------------------------------------------------
 
+    def weights_of(self, resources: ResourceSet) -> Int64Array | None:
+        """Return weights as a catalogue has them; None for partitions."""
+        return self.weights[self.numbers(resources)] if self.weighs else None
+
     def lags(self, resources: ResourceSet, now_ms: int) -> Lags:
         """Return lags and arrival rates of some resources, as a leader looks them up."""
         numbers = self.numbers(resources)

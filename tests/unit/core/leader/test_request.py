@@ -40,7 +40,12 @@ def test_read_members_when_all_is_given_keeps_all() -> None:
     subscription = Subscription(
         topics=("payments", "orders", "orders"),
         user_data=encode_user_data(
-            UserData(rejoin_in_ms=700, loss_ends_in_ms=9_000, consumption_rate_per_s=1_234.5)
+            UserData(
+                rejoin_in_ms=700,
+                loss_ends_in_ms=9_000,
+                consumption_rate_per_s=1_234.5,
+                traits={"places": 4},
+            )
         ),
         owned=orders(1, 2),
         generation=7,
@@ -61,6 +66,7 @@ def test_read_members_when_all_is_given_keeps_all() -> None:
             rejoin_in_ms=700,
             loss_ends_in_ms=9_000,
             consumption_rate_per_s=1_234.5,
+            traits={"places": 4},
         ),
         MemberClaim(member_id="b", topics=("refunds",), generation=1),
     )
@@ -84,7 +90,7 @@ def test_read_members_when_user_data_is_not_ours_reads_the_rest(user_data: bytes
     ("user_data", "reason"),
     [
         (OURS[:4] + b"\x00\x02" + OURS[6:], "user data version: got 2, expected 1 at offset 4"),
-        (OURS[:-1], "hands_over: 4 bytes needed, 3 left at offset 40"),
+        (OURS[:-1], "traits: 2 bytes needed, 1 left at offset 44"),
     ],
     ids=["newer", "damaged"],
 )

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from coopgroup.core.model import GroupMember, MemberClaim, ResourceSet, resolve_claims
 from tests.support.checkers import claims_of
 from tests.support.groups import by_member, claim, group_of
@@ -79,3 +81,16 @@ def test_warm_pairs_ascend_and_leave_out_what_does_not_count() -> None:
     pairs = list(zip(group.warm_resources.tolist(), group.warm_members.tolist(), strict=True))
     assert pairs == [(1, 0), (1, 1), (3, 1)]
     assert [member.warms for member in group.members] == [True, True, False, True]
+
+
+def test_weights_are_those_of_the_resources_that_exist() -> None:
+    weights = np.array([7, 9], dtype=np.int64)
+    claims = [claim("A", {"s": [4], "t": [0]}, topics=["t"])]
+    group = resolve_claims(claims, ResourceSet({"t": [0, 1]}), weights=weights)
+    assert group.weights is not None
+    assert dict(zip(map(tuple, group.resources), group.weights.tolist(), strict=True)) == {
+        ("s", 4): 0,
+        ("t", 0): 7,
+        ("t", 1): 9,
+    }
+    assert group_of(RESOURCES).weights is None

@@ -1,5 +1,6 @@
 """One interface for the codecs of all kinds: rows of `reference` in, rows out."""
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -96,6 +97,7 @@ def _user_data(row: Row) -> UserData:
         host=row["host"],
         declined=ResourceSet(row["declined"]),
         hands_over=row["hands_over"] == 1,
+        traits={} if row["traits"] is None else json.loads(row["traits"]),
     )
 
 

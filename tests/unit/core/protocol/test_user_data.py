@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.traits import TRAITS_RULE
 from coopgroup.core.protocol.user_data import MAGIC
 from coopgroup.errors import (
     EncodeError,
@@ -39,11 +40,12 @@ def test_decode_when_magic_is_incomplete_is_foreign(cut: int) -> None:
         ("consumption_rate_per_s", 1e16, "10000000000000000000 does not fit into 8 bytes"),
         ("catalogue_version", -1, "-1 is negative"),
         ("catalogue_version", 2**63, "9223372036854775808 does not fit into 8 bytes"),
+        ("traits", {"a": math.nan}, f"expected {TRAITS_RULE}"),
     ],
 )
 def test_encode_when_a_field_has_no_wire_form_is_refused(
     field: str,
-    value: Any,  # noqa: ANN401  (a number)
+    value: Any,  # noqa: ANN401  (of any field)
     message: str,
 ) -> None:
     with pytest.raises(EncodeError) as refused:

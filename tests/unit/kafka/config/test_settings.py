@@ -9,6 +9,7 @@ from attrs import evolve
 from confluent_kafka import Consumer, KafkaException
 
 from coopgroup.core.member import MemberConfig
+from coopgroup.core.model.traits import TRAITS_RULE
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.settings import (
     ConsumerSettings,
@@ -23,7 +24,7 @@ GIVEN = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "g"}
 
 OWN_KEYS = (
     "coopgroup.assignor, coopgroup.bell.topic, coopgroup.host, coopgroup.leader.timeout.ms, "
-    "coopgroup.policy, coopgroup.protocols, coopgroup.state.dir, "
+    "coopgroup.member, coopgroup.policy, coopgroup.protocols, coopgroup.state.dir, "
     "coopgroup.telemetry.file, coopgroup.telemetry.file.backups, "
     "coopgroup.telemetry.file.max.bytes, coopgroup.telemetry.listener, "
     "coopgroup.telemetry.report.interval.ms, "
@@ -237,6 +238,20 @@ def test_refusal_of_librdkafka_when_it_names_no_key_is_about_the_whole() -> None
         "configuration: got 'values that do not fit together', "
         "expected what librdkafka takes (no way)"
     )
+
+
+@pytest.mark.parametrize("given", [{"places": 4}, '{"places": 4}'])
+def test_member_data_is_an_object_or_its_text(given: object) -> None:
+    assert read(**{"coopgroup.member": given}).member.traits == {"places": 4}
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"), [(4, "4"), ("big", "'big'"), ("[1]", "'[1]'"), ({1: 2}, "'(dict)'")]
+)
+def test_other_member_data_is_refused(given: object, shown: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(**{"coopgroup.member": given})
+    assert str(caught.value) == f"coopgroup.member: got {shown}, expected {TRAITS_RULE}"
 
 
 @pytest.mark.parametrize("text", ["broken-\udc80", "cut\0off"], ids=["no UTF-8", "NUL"])

@@ -5,7 +5,7 @@ import pytest
 from coopgroup.core.model import ResourceSet
 from coopgroup.report.history.names import named
 from coopgroup.report.history.rounds import RoundRow, round_rows
-from coopgroup.telemetry import RoundRefused
+from coopgroup.telemetry import RoundRefused, WithoutRoom
 from tests.unit.report.histories import Story
 
 TWO = ResourceSet({"orders": [0, 1]})
@@ -99,6 +99,19 @@ def test_owner_that_a_new_leader_does_not_know_is_not_denied() -> None:
         "2 (orders 0-1) had an owner that this leader does not know: granted at once.",
     )
     assert "2 (orders 0-1) were never owned before: granted at once." in rows[2].sentences
+
+
+def test_resources_without_room_are_named_with_the_reasons() -> None:
+    story = Story()
+    story.lead(0, ["a"])
+    reasons = ("all 2 that fit are full", "it fits no member")
+    story.write(0, "a", WithoutRoom(resources=TWO, reasons=reasons))
+    story.lead(1, ["a"])
+    led, after = told(story)
+    assert led.sentences[-1] == (
+        "2 (orders 0-1) have no room: all 2 that fit are full; it fits no member."
+    )
+    assert "room" not in " ".join(after.sentences)
 
 
 def test_refused_round_is_a_row_of_its_own() -> None:

@@ -318,6 +318,13 @@ count = 3 -> client = "kip-848"; identity = "static"
     members[0].identity: got 'static', expected no value with client = "kip-848"
 count = 3 -> client = "kip-848"; keeps_state = true
     members[0].keeps_state: got true, expected no value with client = "kip-848"
+count = 3 -> traits = [4]
+    members[0].traits: got [4], expected a table
+count = 3 -> traits = {at = 2026-11-27}
+    members[0].traits: got {'at': datetime.date(2026, 11, 27)}, expected a JSON object of at most
+    1000 bytes and 8 levels, with finite numbers
+count = 3 -> client = "kip-848"; traits = {places = 4}
+    members[0].traits: got {'places': 4}, expected no value with client = "kip-848"
 count = 3 -> client = "kip-848"; clock_skew_ppm = 5
     members[0].clock_skew_ppm: got [5, 5], expected no value with client = "kip-848"
 count = 3 -> client = "kip-848"; [[events]]; kind="pause"; at_ms=5; member="worker"; for_ms=1

@@ -4,6 +4,7 @@ import attrs
 import numpy as np
 import pytest
 
+from coopgroup.assignors import GroupMember, PlacementAssignor, ResourceToPlace
 from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
 from coopgroup.simulator import Scenario, simulate
@@ -149,3 +150,23 @@ def test_weight_that_changes_moves_things_where_nothing_waits() -> None:
     assert any(moved["simple"])
     assert moved["deferred"]
     assert not any(moved["deferred"])
+
+
+class Heavy(PlacementAssignor):
+    """Resources that weigh more than 7 run on members with the tag."""
+
+    def fits(self, member: GroupMember, resource: ResourceToPlace) -> bool:
+        return resource.weight <= 7 or member.traits.get("tag") == "big"
+
+
+def test_weights_and_traits_reach_the_functions_of_a_placement() -> None:
+    scenario = read(HEAD + CONNECTORS)
+    (workers,) = scenario.members
+    big = attrs.evolve(workers, name="big", count=1, traits={"tag": "big"})
+    run = simulate(attrs.evolve(scenario, members=(workers, big)), assignor=Heavy())
+    assert run.violations == ()
+    ledger = read_ledger(run.telemetry, until_ms=run.scenario.end_ms)
+    numbers = ledger.resources.positions(ResourceSet({"heavy": [0, 1]}))
+    owners = ledger.work.owner[np.isin(ledger.work.resource, numbers)]
+    assert {ledger.clients[owner] for owner in owners.tolist()} == {"big-1"}
+    assert set(ledger.work.owner.tolist()) == {0, 1, 2}

@@ -122,6 +122,7 @@ class Bundles:
             claim_resources=(claims // max(len(whole.members), 1)).astype(np.int32),
             replica_racks=None if racks is None else _racks_of(racks, self.first),
             arrivals_per_s=None if arrivals is None else self.sum_of(arrivals),
+            weights=None if whole.weights is None else self.sum_of(whole.weights).astype(np.int64),
             warm_members=warm_members,
             warm_resources=warm_resources,
         )

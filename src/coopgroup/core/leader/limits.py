@@ -1,0 +1,69 @@
+"""Free resources go where an assignor with limits wants them, whatever the policy prefers.
+
+A policy may give a free resource to a member of its own choice: to the owner that is back, to a
+newcomer in its place, to a warm member. It knows no limits of members. An assignor with
+`has_limits` was shown that owner, and has chosen another member because the resource does not fit
+there, or no place is free. So the resource is granted to the assignor's member.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+from coopgroup.core.model import NOBODY
+
+if TYPE_CHECKING:
+    from coopgroup.core.assignors.base import Assignor
+    from coopgroup.core.model import GroupSnapshot, RoundPlan
+    from coopgroup.core.model.resource_set import BoolArray, Int32Array
+    from coopgroup.core.policies.state import PolicyState
+
+
+def misplaced(
+    group: GroupSnapshot, assignor: Assignor, answer: Int32Array, assigned: Int32Array
+) -> BoolArray:
+    """Return the free resources that a plan grants to another member than the assignor: bool (R,).
+
+    Args:
+        group: the group, claims resolved.
+        assignor: the assignor of the round.
+        answer: int32 (R,): its last answer.
+        assigned: int32 (R,): owners after the round.
+    """
+    if not getattr(assignor, "has_limits", False):
+        return np.zeros(answer.size, dtype=np.bool_)
+    granted: BoolArray = (assigned != NOBODY) & (answer != NOBODY) & (assigned != answer)
+    return granted & ~group.claimed()
+
+
+def with_answer(plan: RoundPlan, answer: Int32Array, misplaced: BoolArray) -> RoundPlan:
+    """Return the plan that grants misplaced resources as the assignor answered."""
+    if not misplaced.any():
+        return plan
+    assigned = np.where(misplaced, answer, plan.assigned).astype(np.int32)
+    kept = assigned[plan.warmup_resources] != plan.warmup_members
+    return attrs.evolve(
+        plan,
+        assigned=assigned,
+        waiting=plan.waiting & ~misplaced,
+        warmup_members=plan.warmup_members[kept],
+        warmup_resources=plan.warmup_resources[kept],
+    )
+
+
+def with_holders(
+    group: GroupSnapshot, state: PolicyState, answer: Int32Array, misplaced: BoolArray
+) -> PolicyState:
+    """Return the memory of that plan."""
+    resources, holder = state.holdings.resources, state.holdings.holder
+    changed = np.flatnonzero(misplaced & group.mask_of(resources))
+    if not changed.size:
+        return state
+    holder = holder.copy()
+    moved = np.zeros(len(group.resources), dtype=np.bool_)
+    moved[changed] = True
+    holder[resources.positions(group.resources.take(moved))] = answer[changed]
+    return attrs.evolve(state, holdings=attrs.evolve(state.holdings, holder=holder))

@@ -1,0 +1,73 @@
+"""A policy never grants a free resource beyond the limits of an assignor."""
+
+import pytest
+
+from coopgroup.assignors import GroupMember, PlacementAssignor, StickyAssignor
+from coopgroup.policies import DeferredPolicy, Policy, SimplePolicy, Warmup
+from tests.support.warm_group import WarmGroup, partitions
+
+DEFERRED = DeferredPolicy(scheduled_rebalance_timeout_ms=1_000)
+
+
+class Places(PlacementAssignor):
+    name = "places"
+
+    def places(self, member: GroupMember) -> int:
+        return int(member.traits["places"])
+
+
+def group_of(policy: Policy) -> WarmGroup:
+    """Return a group of three partitions; `b` departed with one, and `a` has more places now."""
+    group = WarmGroup(existing=partitions(0, 1, 2), policy=policy, assignor=Places())
+    group.add("a", traits={"places": 2}, warm=None)
+    group.add("b", traits={"places": 1}, warm=None)
+    group.settle()
+    assert group.owned() == {"a": [0, 1], "b": [2]}
+    del group.members["b"]
+    group.members["a"].traits = {"places": 3}
+    return group
+
+
+@pytest.mark.parametrize(("places", "owner"), [(0, "a"), (1, "c")])
+def test_newcomer_gets_the_share_of_a_departed_member_if_it_has_places(
+    places: int, owner: str
+) -> None:
+    group = group_of(DEFERRED)
+    group.add("c", traits={"places": places}, warm=None)
+    group.settle()
+    assert {name for name, owned in group.owned().items() if 2 in owned} == {owner}
+    state = group.state
+    assert state is not None
+    holders = dict(zip(state.holdings.resources, state.holdings.holder.tolist(), strict=True))
+    assert [state.members[holders[one]] for one in partitions(2)] == [owner]
+
+
+def test_new_leader_does_not_take_itself_for_the_missing_owner_without_a_place() -> None:
+    group = group_of(DEFERRED)
+    group.add("0", traits={"places": 0}, warm=None)
+    group.settle()
+    assert group.leader == "0"
+    assert group.owned() == {"0": [], "a": [0, 1, 2]}
+
+
+def test_warm_member_without_a_place_does_not_take_over() -> None:
+    group = WarmGroup(policy=SimplePolicy(warmup=Warmup(standbys=1)), assignor=Places())
+    group.existing = partitions(0)
+    group.add("a", traits={"places": 1})
+    group.add("b", traits={"places": 0})
+    group.settle()
+    group.warms_up("b")
+    group.add("c", traits={"places": 0})
+    group.settle()
+    del group.members["a"]
+    group.members["c"].traits = {"places": 1}
+    group.settle()
+    assert group.owned() == {"b": [], "c": [0]}
+
+
+def test_other_assignors_leave_the_choice_to_the_policy() -> None:
+    group = group_of(DEFERRED)
+    group.assignor = StickyAssignor()
+    group.add("c", warm=None)
+    group.settle()
+    assert group.owned() == {"a": [0, 1], "c": [2]}
