@@ -6,7 +6,7 @@ gets one when a member has forgotten.
 """
 
 import pytest
-from attrs import define, field, frozen
+from attrs import define, field
 from hypothesis import given, note
 from hypothesis import strategies as st
 
@@ -17,12 +17,12 @@ from coopgroup.assignors import (
     WeightedAssignor,
 )
 from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.assignors.declining import Passing
 from coopgroup.core.leader import NO_LAGS, RoundDecision, lead
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.policies.base import Policy
 from coopgroup.groups.catalogue import Catalogue
-from coopgroup.groups.declining import Passing
 from coopgroup.groups.lookup import CatalogueLookup
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy, RoundContext, SimplePolicy
 from coopgroup.telemetry import WithoutRoom
@@ -33,28 +33,22 @@ ROUNDS_MAX = 40
 NAMES = "abcd"
 COUNT = 5
 
-
-@frozen
-class Places(PlacementAssignor):
-    """Each member has some places."""
-
-    count: int
-
-    name = "places"
-
-    def places(self, member: GroupMember) -> int:
-        return self.count
-
-
 steps = st.one_of(
     st.tuples(st.just("join"), st.sampled_from(NAMES)),
     st.tuples(st.just("leave"), st.sampled_from(NAMES)),
     st.tuples(st.just("decline"), st.sampled_from(NAMES)),
     st.tuples(st.just("forget"), st.sampled_from(NAMES)),
 )
-assignors = st.sampled_from(
-    [WeightedAssignor(), StickyAssignor(), Places(count=COUNT), Places(count=1)]
-)
+
+
+class OnePlace(PlacementAssignor):
+    """Each member has one place."""
+
+    def places(self, member: GroupMember) -> int:
+        return 1
+
+
+assignors = st.sampled_from([WeightedAssignor(), StickyAssignor(), PlacementAssignor(), OnePlace()])
 
 
 @define
@@ -97,9 +91,6 @@ class DecliningGroup(WarmGroup):
         before = None
         for number in range(ROUNDS_MAX):
             decision = self.round(after_ms=DELAY_MS + 1)
-            for name, member in self.members.items():
-                if member.warm is not None:
-                    self.warms_up(name)
             owned = [one.owned for one in self.members.values()]
             assert sum(map(len, owned)) == len(ResourceSet.union_all(owned))
             if owned == before and not decision.plan.follow_up and number > 3:
@@ -111,23 +102,22 @@ class DecliningGroup(WarmGroup):
 @given(
     policy=policies,
     assignor=assignors,
-    takes_part=st.booleans(),
     story=st.lists(steps, min_size=1, max_size=8),
     which=st.integers(0, COUNT - 1),
 )
 def test_declined_resource_goes_to_a_member_that_does_not_decline_it(
-    policy: Policy, assignor: Assignor, takes_part: bool, story: list[tuple[str, str]], which: int
+    policy: Policy, assignor: Assignor, story: list[tuple[str, str]], which: int
 ) -> None:
     group = DecliningGroup(
         existing=partitions(*range(COUNT)), policy=policy, assignor=Passing(assignor)
     )
-    group.add("a", warm=() if takes_part else None)
+    group.add("a", warm=None)
     group.come_to_rest()
     for action, name in story:
         note(f"{action} {name} {group.members} {group.declined}")
         match action:
             case "join" if name not in group.members:
-                group.add(name, warm=() if takes_part else None)
+                group.add(name, warm=None)
             case "leave" if len(group.members) > 1:
                 group.members.pop(name, None)
                 group.declined.pop(name, None)
@@ -142,13 +132,13 @@ def test_declined_resource_goes_to_a_member_that_does_not_decline_it(
             case _:
                 continue
         group.come_to_rest()
-        check(group, is_full=assignor != Places(count=1))
+        check(group, is_full=not isinstance(assignor, OnePlace))
 
 
 @pytest.mark.parametrize(
     "policy", [SimplePolicy(), DeferredPolicy(), IncrementalPolicy(max_moves_per_round=1)]
 )
-@pytest.mark.parametrize("assignor", [WeightedAssignor(), Places(count=COUNT)])
+@pytest.mark.parametrize("assignor", [WeightedAssignor(), PlacementAssignor()])
 def test_decline_at_rest_needs_no_other_change(policy: Policy, assignor: Assignor) -> None:
     """The waiting policies would keep a resource with its owner until a member comes or goes."""
     group = DecliningGroup(

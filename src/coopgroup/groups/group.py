@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from typing import Any, Final, Self
 
 from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.assignors.declining import Passing
 from coopgroup.core.assignors.weighted import WeightedAssignor
 from coopgroup.core.member import MemberState
 from coopgroup.core.member.events import SubscriptionChanged, WarmSetDeclared
@@ -26,7 +27,6 @@ from coopgroup.core.policies.eager import EagerPolicy
 from coopgroup.core.policies.simple import SimplePolicy
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.catalogue import Catalogue
-from coopgroup.groups.declining import Passing
 from coopgroup.groups.lookup import CatalogueLookup, CatalogueWatcher
 from coopgroup.groups.peers import Peer, peer_of
 from coopgroup.groups.settings import GroupSettings

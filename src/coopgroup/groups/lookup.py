@@ -104,7 +104,7 @@ class CatalogueLookup:
         self._newest_seen = max(seen, default=None)
         self._catch_up()
         self._pass_over_one(seen)
-        declined = [claim.owned & claim.declined for claim in request.claims if claim.declined]
+        declined = [claim.owned & claim.declined for claim in request.claims if claim.warm is None]
         self._passed_on = ResourceSet.union_all(declined)
         # Include the claimed names: if the catalogue is unavailable, all members keep their
         # resources.
@@ -149,8 +149,9 @@ class CatalogueLookup:
                 f"another member has seen {self._newest_seen}"
             )
         self.led = catalogue
-        resources = catalogue.resources - self._passed_on
-        return TopicMetadata(resources=resources, weights=self.lags(resources).aligned(resources))
+        shared = catalogue.resources - self._passed_on
+        weights = _weights(catalogue)[catalogue.resources.positions(shared)]
+        return TopicMetadata(resources=shared, weights=weights)
 
     def lags(self, resources: ResourceSet) -> Lags:  # noqa: ARG002 - those of the same catalogue
         """Return the weights in place of lags, for assignors that read lags.

@@ -602,7 +602,16 @@ class ResourceWork:
         work.refusal = refusal
         self._declines[work.resource] = now_s() + refusal.for_s, refusal
         self._tell_refusal(work, refusal)
-        self.driver.post(StartsDeclined(resources=ResourceSet.from_pairs(self._declines)))
+        self._post_declines()
+
+    def _post_declines(self) -> None:
+        """Tell the leaders; a member that takes part in warm-ups keeps what it declines.
+
+        Its field has the warm-ups that it declines, which do not forbid a move. The resource would
+        come back in each round.
+        """
+        if self.callbacks.warm is None:
+            self.driver.post(StartsDeclined(resources=ResourceSet.from_pairs(self._declines)))
 
     def _forget_declines(self, now: float) -> None:
         """End what was declined long enough: this member gets it again, or tries it again."""
@@ -614,7 +623,7 @@ class ResourceWork:
             work = self._works.get(resource)
             if work is not None and isinstance(work.refusal, Decline):
                 work.refusal = None  # no other member could have it
-        self.driver.post(StartsDeclined(resources=ResourceSet.from_pairs(self._declines)))
+        self._post_declines()
 
     def _tell_refusal(self, work: Work, refusal: Decline | StartFailed) -> None:
         resources = ResourceSet.from_pairs([work.resource])

@@ -63,6 +63,7 @@ class Bench:
     looks: int = 0
     given: list[GroupResource] = field(factory=list)
     has_on_change: bool = False
+    has_warm: bool = True
     lease_until_s: float = math.inf
     reminder_s: float = math.inf
     work: ResourceWork = field(init=False)
@@ -75,8 +76,8 @@ class Bench:
                 lost=lambda one: self.call("lost", one),
                 on_error=self.reported.append,
                 change=(lambda one: self.call("change", one)) if self.has_on_change else None,
-                warm=lambda one: self.call("warm", one),
-                cool=lambda one: self.call("cool", one),
+                warm=(lambda one: self.call("warm", one)) if self.has_warm else None,
+                cool=(lambda one: self.call("cool", one)) if self.has_warm else None,
             ),
             limits=WorkLimits(stop_s=STOP_S, retry_s=RETRY_S, retry_max_s=2 * RETRY_S),
             pool=Worker("bench", 8),

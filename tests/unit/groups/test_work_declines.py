@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -10,7 +11,9 @@ from coopgroup.core.member.effects import RevokeResources
 from coopgroup.core.member.events import StartsDeclined
 from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError, Decline, StartFailed
+from coopgroup.groups.catalogue import Catalogue
 from coopgroup.telemetry import WorkFailed
+from tests.support.by_hand import Hand
 from tests.unit.groups.bench import (
     BOTH,
     HEAVY,
@@ -27,6 +30,13 @@ from tests.unit.groups.bench import (
 def declined(bench: Bench) -> list[ResourceSet]:
     """Return what the member told its leaders, each time."""
     return [one.resources for one in bench.posted if isinstance(one, StartsDeclined)]
+
+
+@pytest.fixture
+def bench(hand: Hand) -> Iterator[Bench]:
+    made = Bench(hand, has_warm=False)
+    yield made
+    made.check()
 
 
 @pytest.fixture
@@ -114,6 +124,29 @@ def test_two_declines_are_told_together(bench: Bench) -> None:
     bench.advance(30.0)
     assert sorted(map(len, declined(bench)[:2])) == [1, 2]
     assert declined(bench)[2:] == [ONLY_HEAVY, ResourceSet()]
+
+
+def test_member_that_takes_part_in_warm_ups_keeps_what_it_declines(hand: Hand) -> None:
+    """Its leaders read declined warm-ups in the same field, and those do not forbid a move."""
+    bench = Bench(hand)
+    bench.failures["start", HEAVY] = [Decline("not now", for_s=5.0)]
+    bench.grant(BOTH)
+    assert not bench.work.holds(HEAVY)
+    bench.advance(5.1)
+    assert bench.work.held() == BOTH
+    assert declined(bench) == []
+
+
+def test_decline_is_void_if_the_definition_has_changed_meanwhile(bench: Bench) -> None:
+    def change() -> None:
+        bench.catalogue = Catalogue.of(BOTH, definitions={HEAVY: "new"})
+        bench.work.take_catalogue()
+
+    bench.during["start", HEAVY] = change
+    bench.failures["start", HEAVY] = [Decline("not with this definition")]
+    bench.grant(BOTH)
+    assert declined(bench) == []
+    assert bench.work.held() == BOTH
 
 
 # --- permanent failures ---------------------------------------------------------------------------

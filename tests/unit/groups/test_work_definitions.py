@@ -77,7 +77,8 @@ def test_start_waits_for_the_catalogue_that_the_leader_read(bench: Bench, *, has
     assert (bench.looks, bench.warned, len(bench.calls)) == (3, [], 1)
 
 
-def test_start_that_waits_long_is_warned_of_and_then_declined(bench: Bench) -> None:
+def test_start_that_waits_long_is_warned_of_and_then_declined(hand: Hand) -> None:
+    bench = Bench(hand, has_warm=False)
     bench.catalogue, bench.member = defined(1), led_at(2)
     bench.grant(ONLY_HEAVY)
     bench.advance(4.9)

@@ -22,6 +22,7 @@ import numpy as np
 from attrs import define, field, frozen
 
 from coopgroup.core.assignors.base import Placement
+from coopgroup.core.assignors.declining import refusals
 from coopgroup.core.assignors.pools import subscriber_pools
 from coopgroup.core.model import NOBODY
 
@@ -102,7 +103,6 @@ class _Search:
         taken: places of each member that are taken, or promised.
         shares: size of each member: places, or 1 if no member has a limit.
         warm: (resource, member) of each warm member.
-        declined: resources that members decline to start.
         returning: resources with an owner that does not claim them: it was away, and gets them back
             before anything is evened out.
         loads: weight that each member is to run, per size.
@@ -118,7 +118,6 @@ class _Search:
     taken: list[int]
     shares: list[float]
     warm: set[tuple[int, int]]
-    declined: set[int]
     returning: set[int]
     loads: list[float] = field(init=False)
     holder: dict[int, int] = field(factory=dict)
@@ -131,10 +130,10 @@ class _Search:
     def of(cls, assignor: PlacementAssignor, group: GroupSnapshot) -> _Search:
         """Ask which members each resource fits, and how many places they have."""
         pairs = list(group.resources)
-        declined = _declined(group)
         weights = None if group.weights is None else group.weights.tolist()
         resources: dict[int, ResourceToPlace] = {}
         fitting: dict[int, list[int]] = {}
+        declined = refusals(group)
         for pool in subscriber_pools(group):
             subscribers = [(number, group.members[number]) for number in pool.subscribers.tolist()]
             for number in pool.resources.tolist():
@@ -144,7 +143,8 @@ class _Search:
                 fitting[number] = [
                     at
                     for at, one in subscribers
-                    if (number, at) not in declined and assignor.fits(one, resource)
+                    if (declined is None or not declined[at, number])
+                    and assignor.fits(one, resource)
                 ]
         limits = [_limit(member, assignor.places(member)) for member in group.members]
         finite = [limit for limit in limits if limit < math.inf]
@@ -158,7 +158,6 @@ class _Search:
             taken=_taken(group),
             shares=[max(1, min(limit, most)) for limit in limits],
             warm=_pairs(group.warm_resources, group.warm_members),
-            declined={number for number, _ in declined},
             returning=set(np.flatnonzero((group.owner != NOBODY) & ~group.claimed()).tolist()),
         )
 
@@ -307,8 +306,6 @@ class _Search:
 
     def _reason(self, number: int) -> str:
         count = len(self.fitting[number])
-        if not count and number in self.declined:
-            return "each member that it fits declines it"
         if not count:
             return "it fits no member"
         return "the member that it fits is full" if count == 1 else f"all {count} that fit are full"
@@ -325,21 +322,6 @@ def _limit(member: GroupMember, places: object) -> float:
 
 def _pairs(resources: Int32Array, members: Int32Array) -> set[tuple[int, int]]:
     return set(zip(resources.tolist(), members.tolist(), strict=True))
-
-
-def _declined(group: GroupSnapshot) -> set[tuple[int, int]]:
-    """Return (resource, member) of declined starts.
-
-    A partition has no catalogue. Its member only declines to warm up, and may own it all the same.
-    """
-    if group.weights is None:
-        return set()
-    return {
-        (number, at)
-        for at, member in enumerate(group.members)
-        if member.declined
-        for number in np.flatnonzero(group.mask_of(member.declined)).tolist()
-    }
 
 
 def _taken(group: GroupSnapshot) -> list[int]:

@@ -3,21 +3,13 @@
 from itertools import chain
 from typing import Any
 
-import attrs
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coopgroup.assignors import (
-    Assignor,
-    GroupMember,
-    Placement,
-    PlacementAssignor,
-    ResourceToPlace,
-)
+from coopgroup.assignors import Assignor, GroupMember, PlacementAssignor, ResourceToPlace
 from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
-from coopgroup.groups.declining import Passing
 from coopgroup.policies import check_target
 from tests.support.groups import no_lags
 
@@ -162,27 +154,6 @@ def test_evening_out_respects_places_fitness_and_scores() -> None:
     assert placed(unfit)[0] == {"a": [0, 1, 2], "b": [3]}
     worse = group_of(2, member("a", 0, 1, score={"0": 1}), member("b"))
     assert placed(worse)[0] == {"a": [0], "b": [1]}
-
-
-@pytest.mark.parametrize("wrapped", [False, True])
-def test_declined_start_goes_to_a_member_that_it_fits(wrapped: bool) -> None:
-    """Regression: the resource went to the emptiest member, whatever its tags and places."""
-    declines = attrs.evolve(member("a", fits=[0, 1]), declined=ResourceSet({"T": [0]}))
-    group = group_of(2, declines, member("b"), member("c", fits=[1]), weights=[1, 1])
-    assignor = Passing(Tagged()) if wrapped else Tagged()
-    answer = assignor.assign(group, no_lags(group))
-    assert isinstance(answer, Placement)
-    assert (group.member_ids[answer.target[0]], answer.no_room) == ("b", {})
-    alone = group_of(2, declines, member("c", fits=[1]), weights=[1, 1])
-    answer = assignor.assign(alone, no_lags(alone))
-    assert isinstance(answer, Placement)
-    assert answer.no_room == {("T", 0): "each member that it fits declines it"}
-
-
-def test_declined_warm_up_of_a_partition_does_not_refuse_the_partition() -> None:
-    declines = attrs.evolve(member("a"), declined=ResourceSet({"T": [0]}))
-    group = group_of(1, declines)
-    assert placed(group)[0] == {"a": [0]}
 
 
 def test_load_is_weight_per_place() -> None:

@@ -1,9 +1,13 @@
 """Places a declined resource on a member that does not decline it, with any assignor.
 
-A member whose `start` raised `Decline` tells so with each join, until its time is over. An assignor
-with limits reads `GroupMember.declined` itself. If another assignor gives the resource to such a
-member, the resource goes to the member with the fewest resources. If all members decline, it has no
-owner, and the round goes on (`Placement`).
+A member whose `start` raised `Decline` tells so with each join, until its time is over. A
+`PlacementAssignor` counts such a member as one that the resource does not fit. Any other assignor
+may read `GroupMember.declined` itself. If it does not, and gives the resource to such a member, the
+resource goes to the member with the fewest resources. If all members decline, it has no owner, and
+the round goes on (`Placement`).
+
+Members that take part in warm-ups tell declined warm-ups in the same field, and no declined starts.
+A declined warm-up does not forbid a move, so these members are left out.
 """
 
 from __future__ import annotations
@@ -12,8 +16,14 @@ import numpy as np
 from attrs import frozen
 
 from coopgroup.core.assignors.base import Assignor, Placement
-from coopgroup.core.model import NOBODY, GroupSnapshot, Resource
-from coopgroup.core.model.resource_set import Int32Array, Int64Array
+from coopgroup.core.model import EMPTY, NOBODY, GroupSnapshot, Resource
+from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
+
+
+def refusals(group: GroupSnapshot) -> BoolArray | None:
+    """Return which member declines which resource: bool (M, R), None if no member does."""
+    declined = [EMPTY if member.warms else member.declined for member in group.members]
+    return np.array([group.mask_of(one) for one in declined]) if any(declined) else None
 
 
 @frozen
@@ -39,27 +49,28 @@ class Passing:
     @property
     def has_limits(self) -> bool:
         """Whether the application's assignor has limits, see `PlacementAssignor`."""
-        return bool(getattr(self.chosen, "has_limits", False))
+        return getattr(self.chosen, "has_limits", False)
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array | Placement:
         """Place every assignable resource that has a subscriber, see `Assignor.assign`."""
         placed = self.chosen.assign(group, lags)
-        if self.has_limits or not any(member.declined for member in group.members):
+        declined = refusals(group)
+        if declined is None:
             return placed
         target = placed.target.copy() if isinstance(placed, Placement) else placed.copy()
         no_room: dict[tuple[str, int], str] = {}
         if isinstance(placed, Placement):
             no_room.update({(name, index): why for (name, index), why in placed.no_room.items()})
-        refusals = np.array([group.mask_of(one.declined) for one in group.members])
+        members = np.arange(len(group.members), dtype=np.int32)
         held = (target != NOBODY).nonzero()[0]
-        for number in held[refusals[target[held], held]].tolist():
-            members = np.arange(len(group.members), dtype=np.int32)
+        for number in held[declined[target[held], held]].tolist():
             every = np.full(members.size, number, dtype=np.int32)
-            free = members[group.subscribes(members, every) & ~refusals[:, number]]
+            subscribers = members[group.subscribes(members, every)]
+            takers = subscribers[~declined[subscribers, number]]
             target[number] = NOBODY
-            if free.size:
+            if takers.size:
                 loads = np.bincount(target[target != NOBODY], minlength=members.size)
-                target[number] = free[loads[free].argmin()]
+                target[number] = takers[loads[takers].argmin()]
             else:
                 no_room[_named(group, number)] = "all members decline it"
         return Placement(target=target, no_room=no_room) if no_room else target
