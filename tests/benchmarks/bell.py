@@ -39,7 +39,9 @@ _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 _LENGTH: Final = struct.Struct(">i")
 
 
-def run(*, listeners: Sequence[int] = LISTENERS, rings: int = RINGS) -> dict[str, Any]:
+def run(
+    *, listeners: Sequence[int] = LISTENERS, rings: int = RINGS, idle_s: float = IDLE_S
+) -> dict[str, Any]:
     """Measure each number of listeners.
 
     Returns:
@@ -54,7 +56,7 @@ def run(*, listeners: Sequence[int] = LISTENERS, rings: int = RINGS) -> dict[str
                 crowd.add()
             crowd.listen()
             time.sleep(2.0)  # the broker has all requests, and has compiled their path
-            idle_ms = _spent_ms(cluster, IDLE_S) / IDLE_S
+            idle_ms = _spent_ms(cluster, idle_s) / idle_s
             crowd.ring()  # the first ring opens files
             rows = [crowd.ring() for _ in range(rings)]
             found[str(count)] = {

@@ -18,6 +18,7 @@ from tests.benchmarks.results import merge_results
 BENCHMARKS: Final = (
     "start",
     "idle",
+    "bell",
     "simulator",
     "leader",
     "assignors",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coopgroup.testing import KafkaCluster
-from tests.benchmarks import assignors, leader
+from tests.benchmarks import assignors, bell, leader
 from tests.benchmarks.idle import _ask, _worker
 from tests.benchmarks.start import MEMBERS, PROGRAMS, until_consumer, until_record
 
@@ -21,6 +21,12 @@ def test_idle_worker_measures_itself() -> None:
     assert 0 < row["cpu_percent"] < 200
     assert row["threads"] >= 4
     assert sum(row["wakes_by_thread"].values()) > 0
+
+
+def test_each_listener_hears_each_ring() -> None:
+    found = bell.run(listeners=(2,), rings=2, idle_s=0.1)["2"]
+    assert 0 < found["half_ms"] <= found["last_ms"]
+    assert found["broker_mib"] > 50
 
 
 def test_leader_decides_every_round_and_the_table_shows_it() -> None:
