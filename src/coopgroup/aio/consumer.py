@@ -71,12 +71,10 @@ class Opening:
             await aside(self.port, lambda: _close(parts))
             raise ConsumerStoppedError
         hand_out = HandOut(
-            parts.driver,
-            parts.fetching,
+            parts.pump,
             self.port,
             self.errors,
             is_fetching_here="oauth_cb" not in self.settings.librdkafka,
-            decoder=parts.decoder,
         )
         callbacks = LoopCallbacks(self.given, self.port, hand_out, parts.listener)
         return Polling(parts, hand_out, callbacks, self.on_end)

@@ -31,22 +31,21 @@ import asyncio
 import math
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from attrs import define, field
 from confluent_kafka import KafkaException, Message, TopicPartition
-from confluent_kafka.error import ConsumeError
 
 from coopgroup.aio.loop_port import LoopPort
 from coopgroup.aio.records import ConsumerRecord, by_partition, record_of
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.work_meter import WorkMeter
-from coopgroup.kafka.records.decoding import Decoder
+from coopgroup.kafka.pump import ALL, Pump
 from coopgroup.kafka.records.fetching import Fetching
-from coopgroup.kafka.records.record_buffer import Partition, RecordBuffer, partition_of
+from coopgroup.kafka.records.record_buffer import Partition, RecordBuffer
 
 
 @define(eq=False)
@@ -92,7 +91,6 @@ CLOSED: Final = "Consumer closed"  # same text as in confluent_kafka
 _BREATH_S: Final = 0.002
 # Batches that wait in the buffer. More of them would leave the processor's cache.
 BATCHES: Final = 2
-_ALL: Final[frozenset[Partition]] = frozenset()
 
 
 class ConsumerStoppedError(RuntimeError):
@@ -112,7 +110,6 @@ class HandOut:
         is_closed: whether the consumer hands out nothing more.
         fetch_lock: held by a thread that serves the group or fetches; the loop never waits for it.
         fetched_at_s: when the loop last fetched records; `-inf` if none were left.
-        decoder: decodes records as they leave; None without deserializers.
         is_fetching_here: whether the loop may fetch. Otherwise a slow `oauth_cb` would block it.
         is_idle: whether the polling thread fetches nothing until it is asked.
         is_held_back: whether librdkafka is paused as a whole.
@@ -123,12 +120,12 @@ class HandOut:
         work: measures how fast the tasks process the records.
     """
 
-    driver: GroupDriver
-    fetching: Fetching
+    pump: Pump
     port: LoopPort
     errors: deque[BaseException] = field(factory=deque)
     is_fetching_here: bool = True
-    decoder: Decoder | None = None
+    driver: GroupDriver = field(init=False)
+    fetching: Fetching = field(init=False)
     fatal: KafkaException | None = field(default=None, init=False)
     is_closed: bool = field(default=False, init=False)
     fetch_lock: threading.Lock = field(factory=threading.Lock, init=False)
@@ -151,6 +148,7 @@ class HandOut:
     )  # of the time of the last poll
 
     def __attrs_post_init__(self) -> None:
+        self.driver, self.fetching = self.pump.driver, self.pump.fetching
         self._buffer = self.fetching.record_buffer
         self.work = LoopWork(self.driver.meter)
 
@@ -164,12 +162,12 @@ class HandOut:
                 this member permanently.
             BaseException: an exception of a callback.
         """
-        return self._records(owner) if self.decoder is None else self._decoded_records(owner)
+        return self._records(owner) if self.pump.decoder is None else self._decoded_records(owner)
 
     async def _decoded_records(self, owner: object) -> AsyncGenerator[ConsumerRecord]:  # noqa: ARG002
         while True:
             try:
-                record = await self.one(_ALL)
+                record = await self.one(ALL)
             except RuntimeError:
                 if self.is_closed:
                     return
@@ -185,7 +183,7 @@ class HandOut:
             if now >= self.breathe_at_s:
                 if self.is_closed:
                     return
-                await self._breathe(_ALL)
+                await self._breathe(ALL)
                 continue
             # Check the lease first: the loss is queued before the lease is cleared.
             if now < driver.lease_until_s and not inbox.waiting:
@@ -202,8 +200,8 @@ class HandOut:
                     continue
             if self.is_closed:
                 return
-            if not self._fetch(_ALL):
-                await self._wait(None, _ALL)
+            if not self._fetch(ALL):
+                await self._wait(None, ALL)
 
     async def one(self, partitions: frozenset[Partition]) -> ConsumerRecord:
         """Return the next record; without partitions, of any partition.
@@ -250,56 +248,27 @@ class HandOut:
         Raises:
             KafkaException: the first record is an error event, or cannot be decoded.
         """
-        decoder = self.decoder
-        if decoder is None or decoder.is_paused:
-            return self._take_bytes(partitions, count)
-        taken = self._take_bytes(partitions, count, is_leaving=True)
-        gone = 0
+        if self.is_closed:
+            return []
         try:
-            decoded = decoder.decode(taken)
-            gone = len(decoded)
-        except ConsumeError:
-            gone = 1
+            taken = self.pump.take(count, partitions)
+        except KafkaException:
+            self._note_taken(1)
             raise
-        finally:
-            self._put_back(taken[gone:])
-        return decoded
+        if taken:
+            self._buffer.leaving = ()
+            self._note_taken(len(taken))
+        return taken
 
-    def _put_back(self, messages: Sequence[Message]) -> None:
-        """Put back records that were leaving, unless they were given up meanwhile."""
-        with self._buffer.lock:
-            fetched = self.fetching.fetched
-            self._buffer.put_back([one for one in messages if partition_of(one) in fetched])
-
-    def _take_bytes(
-        self, partitions: frozenset[Partition], count: int, *, is_leaving: bool = False
-    ) -> list[Message]:
-        """Take records; if they are only leaving, positions do not count them as received yet."""
-        if self.is_closed or not self._may_leave():
-            return []
-        buffer = self._buffer
-        with buffer.lock:
-            taken = buffer.take_of(partitions, count) if partitions else buffer.take_all(count)
-            first = len(taken)
-            # Do not compare an error with None: in confluent_kafka 2.16 this fails later.
-            if any(map(Message.error, taken)):
-                first = next(at for at, one in enumerate(taken) if one.error() is not None)
-                buffer.put_back(taken[max(1, first) :])
-            if is_leaving:
-                buffer.leaving = taken[:first]
-        if not taken:
-            return []
+    def _note_taken(self, count: int) -> None:
         self.driver.polled_at_s = now_s()
-        self.work.taken += max(1, first)
-        if first == 0:
-            raise KafkaException(taken[0].error())
-        return taken[:first]
+        self.work.taken += count
 
     def _fetch(self, partitions: frozenset[Partition]) -> bool:
         """Fetch the records that are there; return whether the buffer got some."""
         if self.is_closed or not self.is_fetching_here or self.is_held_back:
             return False
-        if not self._may_leave():
+        if not self.pump.may_leave():
             return False
         before = len(self._buffer.ready)
         if partitions and before >= BATCHES * self.fetching.ahead + self.uncounted:
@@ -317,13 +286,9 @@ class HandOut:
 
     def _has_some(self, partitions: frozenset[Partition]) -> bool:
         """Return whether a record of the partitions may leave; for any thread."""
-        if not self._buffer.ready or not self._may_leave():
+        if not self._buffer.ready or not self.pump.may_leave():
             return False
         return not partitions or self._buffer.has_ready(partitions)
-
-    def _may_leave(self) -> bool:
-        # Check the lease first: the loss is queued before the lease is cleared.
-        return now_s() < self.driver.lease_until_s and not self.driver.inbox.waiting
 
     # --- wait ------------------------------------------------------------------------------------
 

@@ -178,7 +178,6 @@ class Polling:
     _paused: set[Partition] = field(factory=set, init=False)  # paused in librdkafka by this file
     _full_since_s: float | None = field(default=None, init=False)
     _unawaited: Unawaited = field(init=False)
-    _pace: Pace = field(factory=Pace, init=False)
     _home_pid: int = field(factory=os.getpid, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -186,6 +185,8 @@ class Polling:
         self.parts.fetching.paused_there = self._paused
         self.parts.fetching.ahead_max = _AHEAD_MAX
         self.parts.listener.is_polled = False
+        # Short slices, always: a call of the loop cannot wake the thread in librdkafka.
+        self.parts.pump.pace = Pace()
         self._unawaited = Unawaited(self.parts.fetching, self.hand_out)
 
     # --- from any thread -------------------------------------------------------------------------
@@ -295,19 +296,16 @@ class Polling:
         parts = self.parts
         self.callbacks.end_orphans()
         parts.driver.inbox.take_stall()  # `on_lost` reports it
-        if parts.driver.inbox.waiting:
-            self._pace.restart()
-        parts.listener.serve()
+        parts.pump.serve()
         self.hand_out.fatal = None
         self.hand_out.offer()
-        parts.committing.commit_by_clock(parts.listener.owned)
 
     def _fetch(self) -> float:
         """Fetch records if there is room; return how long to wait for the group instead."""
         parts, fetching = self.parts, self.parts.fetching
         is_quiet = parts.driver.is_quiet and not fetching.is_about_to_begin
         now, buffer = now_s(), fetching.record_buffer
-        wait_s = self._pace.slice_s(now, is_quiet=is_quiet)
+        wait_s = parts.pump.pace.slice_s(now, is_quiet=is_quiet)
         taken_over = self._unawaited.give_up(buffer.paused)
         self._paused |= taken_over
         self._wake_librdkafka(taken_over)  # if the loop has resumed them meanwhile

@@ -1,8 +1,8 @@
 """`CooperativeConsumer`: `confluent_kafka.Consumer` whose retained partitions never pause.
 
 Theory of operation. The group has its own thread (`driver`), so a round never blocks the
-application. librdkafka only fetches (`fetching`). Its records wait in a hand-out until `poll` or
-`consume` takes them (`delivery`). Notices of the group wait in an inbox until then as well, and
+application. librdkafka only fetches (`fetching`). Its records wait in a buffer until `poll` or
+`consume` takes them (`pump`). Notices of the group wait in an inbox until then as well, and
 callbacks run on the application's thread (`listener`). Commits go to the group's thread
 (`committing`). This file is the front of these parts, with the methods of confluent_kafka.
 
@@ -12,9 +12,8 @@ due. `Delivery.take` handles every other case.
 `ConsumerParts` builds the parts. User input is checked before anything is opened. Opened parts are
 closed if a later part cannot be made. Threads start last and end first.
 
-`Delivery` is the slow path of `poll` and `consume`: it hands out records, runs callbacks and waits.
-It has two rules. Records leave only while the lease holds and the group has no notice; both are
-checked immediately before. Notices are handled only while no record is on its way to the
+`Delivery` is the slow path of `poll` and `consume`: it turns the pump until it gives records, and
+waits meanwhile. Its rule: notices are handled only while no record is on its way to the
 application. So an offset counts as handed out if, and only if, the application got the record.
 """
 
@@ -80,6 +79,7 @@ from coopgroup.kafka.plugins import (
     chosen_assignor,
     chosen_policy,
 )
+from coopgroup.kafka.pump import Pump
 from coopgroup.kafka.records.committing import Committing, read_committed
 from coopgroup.kafka.records.decoding import Decoder, error_of
 from coopgroup.kafka.records.fetching import Fetching
@@ -92,7 +92,6 @@ from coopgroup.kafka.records.partitions import (
     to_partition,
     to_partitions,
 )
-from coopgroup.kafka.records.record_buffer import partition_of
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 
 if TYPE_CHECKING:
@@ -111,13 +110,14 @@ _LOOK_S: Final = 1.0
 class Delivery:
     """Passes fetched records to the application."""
 
-    driver: GroupDriver
-    fetching: Fetching
-    committing: Committing
-    listener: GroupListener
+    pump: Pump
     meter: WorkMeter
-    pace: Pace = field(factory=Pace)
+    driver: GroupDriver = field(init=False)
+    fetching: Fetching = field(init=False)
     _look_at_s: float = field(default=0.0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.driver, self.fetching = self.pump.driver, self.pump.fetching
 
     def take(self, count: int, timeout_s: float | None) -> list[Message]:
         """Take up to a number of records; wait for the full number until the time is over.
@@ -127,85 +127,72 @@ class Delivery:
         """
         stalled_at_s = self.driver.inbox.take_stall()
         if stalled_at_s is not None:
-            message = self._tell_stall(stalled_at_s)
-            self.driver.polled_at_s = now_s()
-            return [message]
+            return self._tell_stall(stalled_at_s)
         called_s, record_buffer = now_s(), self.fetching.record_buffer
         self.meter.pause(called_s, len(record_buffer.ready), record_buffer.rearranged)
         limit_s = math.inf if timeout_s is None or timeout_s < 0 else timeout_s
-        taken = record_buffer.leaving = self._take(count, called_s + limit_s)
-        if not taken:
-            return taken
         try:
-            waiting = max(0, len(record_buffer.ready) - len(taken))
-            self.meter.go_on(now_s(), len(taken), waiting, record_buffer.rearranged)
-            record_buffer.take(len(taken))
+            taken = self._take(count, called_s + limit_s)
+            ready, rearranged = len(record_buffer.ready), record_buffer.rearranged
+            self.meter.go_on(now_s(), len(taken), ready, rearranged)
         except BaseException:
-            self.put_back(taken)
+            self.put_back(record_buffer.leaving)
             raise
         record_buffer.leaving = ()  # no call follows, so no signal handler can run
         return taken
 
-    def _tell_stall(self, stalled_at_s: float) -> Message:
-        """Return confluent_kafka's event for a stall, with its text; it precedes `on_lost`."""
+    def _tell_stall(self, stalled_at_s: float) -> list[Message]:
+        """Return confluent_kafka's event for a stall, with its text; it precedes `on_lost`.
+
+        Raises:
+            ConsumeError: the same event, with deserializers.
+        """
         limit_ms = self.driver.settings.max_poll_interval_ms
         late_ms = max(0, round((stalled_at_s - self.driver.polled_at_s) * 1000) - limit_ms)
         words = f"Application maximum poll interval ({limit_ms}ms) exceeded by {late_ms}ms"
         code = KafkaError._MAX_POLL_EXCEEDED
-        return Message(
+        event = Message(
             partition=0, value=words.encode(), error=KafkaError(code, words), timestamp=(0, -1)
         )
+        self.driver.polled_at_s = now_s()
+        if self.pump.decoder is not None:
+            raise error_of(event)
+        return [event]
 
     def put_back(self, messages: Sequence[Message]) -> None:
         """Queue records again if a signal's exception kept them from the application.
 
         Records of partitions that the signal handler gave up are dropped.
         """
-        fetched = self.fetching.fetched
-        kept = [one for one in messages if partition_of(one) in fetched]
-        self.fetching.record_buffer.put_back(kept)
+        self.pump.put_back(messages)
 
     def _take(self, count: int, deadline_s: float) -> list[Message]:
-        record_buffer = self.fetching.record_buffer
+        pump, record_buffer = self.pump, self.fetching.record_buffer
         while True:
-            if self.driver.inbox.waiting:
-                self.pace.restart()
-            self.listener.serve()
-            self.committing.commit_by_clock(self.listener.owned)
+            pump.serve()
             if count > 1 and not record_buffer.ready and self.fetching.fetched:
                 taken = self._take_past(count, deadline_s)
                 if taken:
                     return taken
             self._gather(count, deadline_s)
-            taken = record_buffer.peek(count)
             is_over = now_s() >= deadline_s
-            if self._may_leave():
-                if len(taken) >= count or is_over:
+            if is_over or len(record_buffer.ready) >= count:
+                taken = pump.take(count)
+                if taken or is_over or (not count and pump.may_leave()):
                     return taken
-            elif is_over:
-                return []
 
     def _take_past(self, count: int, deadline_s: float) -> list[Message]:
         """Take a large batch directly if it is available immediately, without queueing it first."""
         driver = self.driver
         now = now_s()
-        if now >= driver.lease_until_s:
+        if self.pump.decodes or now >= driver.lease_until_s:
             return []
         driver.polled_at_s = math.inf
-        taken: list[Message] = []
         try:
             wait_s = max(0.0, min(_BATCH_S, deadline_s - now))
-            taken = self.fetching.fetch_past(count, wait_s, self._may_leave)
+            return self.fetching.fetch_past(count, wait_s, self.pump.may_leave)
+        finally:
             driver.polled_at_s = now_s()
-        except BaseException:
-            self.put_back(taken)
-            driver.polled_at_s = now_s()
-            raise
-        return taken
-
-    def _may_leave(self) -> bool:
-        # Check the lease first: the loss is queued before the lease is cleared.
-        return now_s() < self.driver.lease_until_s and not self.driver.inbox.waiting
 
     def _gather(self, count: int, deadline_s: float) -> None:
         driver, ready = self.driver, self.fetching.record_buffer.ready
@@ -226,18 +213,18 @@ class Delivery:
                     return
                 if not self.fetching.fetched:
                     # No record can arrive, and librdkafka does not wake up for the group.
-                    until_s = min(deadline_s, now + AWAY_S, self.committing.due_at_s)
+                    until_s = min(deadline_s, now + AWAY_S, self.pump.committing.due_at_s)
                     driver.inbox.wait(max(0.0, until_s - now))
                     wait_s = 0.0
                     self._look_at_s = now
                 else:
-                    limit_s = min(deadline_s, self.committing.due_at_s)
+                    limit_s = min(deadline_s, self.pump.committing.due_at_s)
                     self._look_at_s = min(limit_s, now + _LOOK_S)
                 self.fetching.fetch(count - len(ready), wait_s, self._again_s)
                 if ready:
-                    self.pace.hear()
+                    self.pump.pace.hear()
                 now = now_s()
-                if now >= min(deadline_s, self.committing.due_at_s) or driver.inbox.waiting:
+                if now >= min(deadline_s, self.pump.committing.due_at_s) or driver.inbox.waiting:
                     return
         finally:
             driver.polled_at_s = now_s()
@@ -258,61 +245,18 @@ class Delivery:
         """Return how long to wait in librdkafka before looking at the group again, in seconds."""
         driver, fetching = self.driver, self.fetching
         is_quiet = driver.is_quiet and not (fetching.waiting and fetching.is_about_to_begin)
-        slice_s = self.pace.slice_s(now, is_quiet=is_quiet)
+        slice_s = self.pump.pace.slice_s(now, is_quiet=is_quiet)
         # Each record comes this way, but an idle consumer only a few times per second.
         if slice_s != IDLE_S or not is_quiet or fetching.waiting:
             return slice_s
         if fetching.record_buffer.paused or driver.commits.are_waited_for:
             return slice_s
-        return self.pace.slice_s(now, is_quiet=True, calm_until_s=driver.calm_until_s)
+        return self.pump.pace.slice_s(now, is_quiet=True, calm_until_s=driver.calm_until_s)
 
 
 def _whole_ms(wait_s: float) -> float:
     """Round up to milliseconds: librdkafka rounds down, and would not wait at all at the end."""
     return math.ceil(wait_s * 1000) / 1000
-
-
-@define(eq=False)
-class DecodedDelivery(Delivery):
-    """Passes decoded records to the application.
-
-    Records are decoded while they still wait. So an exception of a signal handler loses none.
-    """
-
-    decoder: Decoder = field(kw_only=True)
-    _before: Sequence[tuple[Message, Any, Any]] = field(default=(), init=False)
-
-    def put_back(self, messages: Sequence[Message]) -> None:
-        """Queue records again, with their bytes."""
-        for message, key, value in self._before:
-            if any(message is one for one in messages):
-                message.set_key(key)
-                message.set_value(value)
-        super().put_back(messages)
-
-    def _tell_stall(self, stalled_at_s: float) -> Message:
-        event = super()._tell_stall(stalled_at_s)
-        self.driver.polled_at_s = now_s()
-        raise error_of(event)
-
-    def _take(self, count: int, deadline_s: float) -> list[Message]:
-        self._before = ()
-        messages = super()._take(count, deadline_s)
-        if not messages or self.decoder.is_paused:
-            return messages
-        self._before = [(one, one.key(), one.value()) for one in messages]
-        try:
-            return self.decoder.decode(messages)
-        except ConsumeError:
-            # No call from here on, so no signal handler takes the place of this exception.
-            del self.fetching.record_buffer.ready[0]
-            raise
-        except BaseException:
-            self.put_back(messages)
-            raise
-
-    def _take_past(self, count: int, deadline_s: float) -> list[Message]:
-        return super()._take_past(count, deadline_s) if self.decoder.is_paused else []
 
 
 _PARTS: Final = (
@@ -796,8 +740,8 @@ class ConsumerParts:
     fetching: Fetching
     committing: Committing
     listener: GroupListener
+    pump: Pump
     delivery: Delivery
-    decoder: Decoder | None
     subscription: Subscription
     work: ConsumerWork
     probe: MemberProbe
@@ -893,19 +837,9 @@ class ConsumerParts:
         )
         driver.watcher = watcher
         lookup.on_open = watcher.give_back_soon
-        takes: dict[str, Any] = {
-            "driver": driver,
-            "fetching": fetching,
-            "committing": committing,
-            "listener": listener,
-            "meter": driver.meter,
-            "pace": (pace := Pace(IDLE_S)),
-        }
-        driver.on_bell = pace.hear_bell
         decoder = None if settings.deserializers is None else Decoder(settings.deserializers)
-        delivery = (
-            Delivery(**takes) if decoder is None else DecodedDelivery(**takes, decoder=decoder)
-        )
+        pump = Pump(driver, fetching, committing, listener, decoder, Pace(IDLE_S))
+        driver.on_bell = pump.pace.hear_bell
         work = ConsumerWork(listener, fetching, committing, lookup.log_ranges, lookup.offset_reset)
         probe = MemberProbe(driver, work)
         sink.watch(probe)
@@ -917,8 +851,8 @@ class ConsumerParts:
             fetching=fetching,
             committing=committing,
             listener=listener,
-            delivery=delivery,
-            decoder=decoder,
+            pump=pump,
+            delivery=Delivery(pump, driver.meter),
             subscription=Subscription(
                 driver=driver, watcher=watcher, listener=listener, committing=committing
             ),
@@ -941,6 +875,11 @@ class ConsumerParts:
         # First: a consumer that replaces this one at the same moment takes them from there.
         credentials.replace(username, password)
         credentials.give(self.fetching.consumer)
+
+    @property
+    def decoder(self) -> Decoder | None:
+        """Return what decodes the records; None without deserializers."""
+        return self.pump.decoder
 
     @property
     def ready(self) -> deque[Message]:

@@ -25,6 +25,7 @@ from coopgroup.core.model import ResourceSet
 from coopgroup.kafka import clock
 from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener
 from coopgroup.kafka.consumer import ConsumerParts
+from coopgroup.kafka.pump import Pump
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore
@@ -194,8 +195,8 @@ class AioStage:
     on_start: Callable[[], object] = lambda: None
     fetching: Fetching = field(init=False)
     committing: Committing = field(init=False)
-    decoder: Any = None
     listener: GroupListener = field(init=False)
+    pump: Pump = field(init=False)
     subscription: FakeSubscription = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -217,6 +218,7 @@ class AioStage:
             committing=self.committing,
             write=self.written.append,
         )
+        self.pump = Pump(driver, self.fetching, self.committing, self.listener)
         self.subscription = FakeSubscription(self)
 
     def now_s(self) -> float:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.error import ValueDeserializationError
 
 from coopgroup import ConfigurationError
 from coopgroup.aio import AsyncCooperativeConsumer, OffsetAndMetadata
+from coopgroup.kafka.records.decoding import Decoder, Deserializers
 from coopgroup.worker import Worker
 from tests.support.inner import inner
 from tests.support.virtual_loop import time_passes
-from tests.unit.aio.aio_stage import BOTH, P0, P1, AioStage
+from tests.unit.aio.aio_stage import BOTH, P0, P1, ZERO, AioStage
 from tests.unit.kafka.fakes import record
 
 
@@ -329,3 +332,46 @@ def test_credentials_reach_librdkafka_and_the_connections_of_the_group() -> None
             assert driver.settings.connection.credentials.newest == ("me", "new")
 
     asyncio.run(main())
+
+
+# --- deserializers -------------------------------------------------------------------------------
+
+
+def value_of(number: int, partition: int, value: bytes) -> Message:
+    return Message(topic="t", partition=partition, offset=number, value=value)
+
+
+async def test_record_that_cannot_be_decoded_leaves_in_the_exception(stage: AioStage) -> None:
+    """The records before it leave first, and those after it next."""
+    stage.pump.decoder = Decoder(Deserializers(key=None, value=lambda data, _: int(data)))
+    async with stage.joined() as consumer:
+        stage.librdkafka.feed(value_of(at, 0, value) for at, value in enumerate((b"5", b"x", b"7")))
+        assert offsets(await consumer.getmany(timeout=1)) == {0: [0]}
+        assert await consumer.position(P0) == 1
+        with pytest.raises(ValueDeserializationError) as caught:
+            await consumer.getone()
+        assert caught.value.kafka_message is not None
+        assert caught.value.kafka_message.offset() == 1
+        assert await consumer.position(P0) == 2
+        last = await consumer.getone()
+        assert (last.offset, str(last.value)) == (2, "7")
+
+
+async def test_records_given_up_while_a_deserializer_runs_are_not_put_back(stage: AioStage) -> None:
+    """Otherwise this member would hand out records of the next owner."""
+
+    def read(data: bytes, _: object) -> int:
+        if data == b"x":
+            stage.fetching.end(ZERO)  # the polling thread does this meanwhile
+        return int(data)
+
+    stage.pump.decoder = Decoder(Deserializers(key=None, value=read))
+    async with stage.joined() as consumer:
+        places = [(0, 1, b"5"), (0, 0, b"x"), (1, 0, b"6"), (1, 1, b"7")]
+        stage.librdkafka.feed(value_of(*one) for one in places)
+        got: list[tuple[int, int]] = []
+        while len(got) < 2:
+            with suppress(ValueDeserializationError):  # only if the bad record is first of a batch
+                for records in (await consumer.getmany(timeout=1)).values():
+                    got += [(one.partition, one.offset) for one in records]
+        assert got == [(1, 0), (1, 1)]

@@ -12,9 +12,10 @@ from coopgroup.core.member.effects import GrantResources
 from coopgroup.core.member.events import CommitRequested, Offset
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener
-from coopgroup.kafka.consumer import DecodedDelivery, Delivery
+from coopgroup.kafka.consumer import Delivery
 from coopgroup.kafka.membership.ports import Notice
 from coopgroup.kafka.membership.work_meter import WorkMeter
+from coopgroup.kafka.pump import Pump
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.decoding import Decoder
 from coopgroup.kafka.records.fetching import Fetching
@@ -64,13 +65,8 @@ class Stage:
         self.listener.callbacks = Callbacks(
             self.hearing("assign"), self.hearing("revoke"), self.hearing("lost")
         )
-        self.delivery = Delivery(
-            driver=driver,
-            fetching=self.fetching,
-            committing=self.committing,
-            listener=self.listener,
-            meter=self.meter,
-        )
+        pump = Pump(driver, self.fetching, self.committing, self.listener)
+        self.delivery = Delivery(pump, self.meter)
 
     def hearing(self, name: str, error: Exception | None = None) -> Callable[..., None]:
         """Return a callback that records its call, and raises if told to."""
@@ -125,16 +121,9 @@ def holding(resources: ResourceSet = BOTH) -> Stage:
     return stage
 
 
-def delivery_of(stage: Stage, decoder: Decoder) -> DecodedDelivery:
-    driver: Any = stage.driver
-    return DecodedDelivery(
-        driver=driver,
-        fetching=stage.fetching,
-        committing=stage.committing,
-        listener=stage.listener,
-        meter=stage.meter,
-        decoder=decoder,
-    )
+def delivery_of(stage: Stage, decoder: Decoder) -> Delivery:
+    stage.delivery.pump.decoder = decoder
+    return stage.delivery
 
 
 def revoked(stage: Stage) -> list[Any]:

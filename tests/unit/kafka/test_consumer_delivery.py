@@ -221,8 +221,8 @@ def test_long_waits_of_an_idle_consumer_end_if_other_work_may_be_done(
 ) -> None:
     monkeypatch.setattr("coopgroup.kafka.records.fetching._SOON_S", 0.0)
     stage = owning()
-    stage.delivery.pace = Pace(IDLE_S)
-    stage.delivery.pace.slice_s(hand.now_s - 60.0, is_quiet=True)
+    stage.delivery.pump.pace = Pace(IDLE_S)
+    stage.delivery.pump.pace.slice_s(hand.now_s - 60.0, is_quiet=True)
     stage.driver.calm_until_s = math.inf
     if work == "offset":
         stage.fetching.waiting = frozenset({("t", 7)})

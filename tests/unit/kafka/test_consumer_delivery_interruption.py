@@ -27,8 +27,8 @@ PLACES_MAX = 2_000
 STRUCK = {
     "consumer.py",
     "decoding.py",
-    "delivery.py",
     "fetching.py",
+    "pump.py",
     "record_buffer.py",
     "work_meter.py",
 }

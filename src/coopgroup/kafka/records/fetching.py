@@ -28,7 +28,7 @@ Replacing a client that only waits for its brokers is harmless: the new client w
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from operator import ge
 from typing import Any, Final, TypeAlias
@@ -153,7 +153,7 @@ _SOON_S: Final = 1.0
 # How often an idle consumer looks for positions behind control records, which bring no record.
 _ASK_POSITIONS_S: Final = 1.0
 
-_Positions: TypeAlias = Mapping[Partition, TopicPartition]
+_Positions: TypeAlias = Sequence[TopicPartition]
 
 
 @define(eq=False)
@@ -184,11 +184,12 @@ class Fetching:
     # Partitions without a commit if `auto.offset.reset` is error: only `seek` begins them.
     _stuck: frozenset[Partition] = field(default=frozenset(), init=False)
     _partitions: list[TopicPartition] = field(factory=list, init=False)  # partitions of `fetched`
-    # Positions of these partitions after all records that are in the record buffer, or were in it.
-    # They may be too low because of control records of transactions. That is harmless: such records
-    # are skipped again. Never changed in place, because other threads read it.
-    _positions: _Positions = field(factory=dict, init=False)
-    # Whether these are librdkafka's positions of now.
+    _places: dict[Partition, int] = field(factory=dict, init=False)  # index of each in that list
+    # Positions after all records that are in the record buffer, or were in it. They may be too low
+    # because of control records of transactions. That is harmless: such records are skipped again.
+    # Never changed in place, because other threads read it.
+    _positions: _Positions = field(default=(), init=False)
+    # Whether these are librdkafka's positions of now, of all partitions in their order.
     _are_known: bool = field(default=False, init=False)
     # When to ask for the positions behind such records, once no record comes.
     _ask_at_s: float = field(default=0.0, init=False)
@@ -355,7 +356,7 @@ class Fetching:
         self.record_buffer.skip(_key(partition))
         key = _key(partition)
         # A position of before must not be committed.
-        self._positions = {one: at for one, at in self._positions.items() if one != key}
+        self._positions = [one for one in self._positions if _key(one) != key]
         self._begun_at[_key(partition)] = partition
         self._set_back.pop(_key(partition), None)
 
@@ -447,13 +448,13 @@ class Fetching:
         # Together: another thread may be fetching. A position that is too low repeats records after
         # a crash. One that is too high loses records.
         with self.record_buffer.lock:
-            known, waiting = self._positions, self.record_buffer.first_waiting()
+            positions, waiting = self._positions, self.record_buffer.first_waiting()
+        known = {_key(one): one for one in positions}
         return [self._position(key, known.get(key), waiting) for key in map(_key, partitions)]
 
     def _ask_positions(self) -> _Positions:
         """Ask librdkafka for the positions, and keep them."""
-        asked: list[TopicPartition] = self.consumer.position(self._partitions)
-        self._positions, self._are_known = {_key(one): one for one in asked}, True
+        self._positions, self._are_known = self.consumer.position(self._partitions), True
         self._ask_at_s = now_s() + _ASK_POSITIONS_S
         return self._positions
 
@@ -468,7 +469,8 @@ class Fetching:
         with self.record_buffer.lock:
             self.record_buffer.add(messages)
             if not self._are_known:  # a signal handler has changed some at this moment
-                after = {key: one for key, one in after.items() if key in self._positions}
+                kept = set(map(_key, self._positions))
+                after = [one for one in after if _key(one) in kept]
             self._positions = after
 
     def _take_up(
@@ -486,28 +488,29 @@ class Fetching:
         return messages, self._ask_positions()
 
     def _moved_on(self, before: _Positions, messages: Sequence[Message]) -> _Positions:
-        """Return the positions after some records, as a new mapping.
+        """Return the positions after some records, as a new list.
 
         If the offsets of a partition went back, its topic was deleted and made again, or its log
         was cut. librdkafka's `consume` never lowers a position. A commit of that position would
         lose the new records up to it, so librdkafka begins such a partition again.
         """
-        asked: _Positions = {}
+        asked: _Positions = ()
         if len(messages) > _FEW * len(before):
-            asked = {_key(one): one for one in self.consumer.position(self._partitions)}
-            moved = sum(asked[key].offset - one.offset for key, one in before.items())
+            asked = self.consumer.position(self._partitions)
+            moved = sum(new.offset - old.offset for new, old in zip(asked, before, strict=True))
             if moved == len(messages):  # no offset is missing, so none came twice
                 return asked
-        after, back = dict(before), set()
+        after, back = list(before), set()
         for key, run in runs_of(messages):
-            if key not in before:
+            place = self._places.get(key)
+            if place is None:
                 continue
-            offsets: Any = [after[key].offset - 1, *map(Message.offset, run)]
+            offsets: Any = [after[place].offset - 1, *map(Message.offset, run)]
             if any(map(ge, offsets, offsets[1:])):
-                back.add(key)
-            after[key] = _partition_at(key, offsets[-1] + 1, run[-1].leader_epoch())
+                back.add(place)
+            after[place] = _partition_at(key, offsets[-1] + 1, run[-1].leader_epoch())
         if back:
-            self._follow_back([after[key] for key in sorted(back)])
+            self._follow_back([after[place] for place in sorted(back)])
         return after if back or not asked else asked
 
     def _follow_back(self, positions: list[TopicPartition]) -> None:
@@ -566,13 +569,14 @@ class Fetching:
     def _set_back_to(self, before: _Positions) -> None:
         """Fetch records again that librdkafka returned but that did not reach the record buffer."""
         self._are_known = False
-        last, positions = self.record_buffer.last_waiting(), dict(self._positions)
+        earlier, last = {_key(one): one for one in before}, self.record_buffer.last_waiting()
+        positions = []
         # This list excludes partitions that were given up meanwhile.
         for new in self.consumer.position(self._partitions) if self._partitions else ():
             key = _key(new)
-            old = before.get(key, new)
+            old = earlier.get(key, new)
             offset = (last[key].offset() or 0) + 1 if key in last else old.offset
-            positions[key] = TopicPartition(*key, offset)
+            positions.append(TopicPartition(*key, offset))
             if new.offset in (offset, old.offset):
                 continue
             if offset < 0:
@@ -610,7 +614,8 @@ class Fetching:
             consumer, or changed the partitions or their positions.
         """
         begin = []
-        for key, one in self._ask_positions().items():
+        for one in self._ask_positions():
+            key = _key(one)
             offset = one.offset if one.offset >= 0 else self._set_back.get(key, -1)
             if offset >= 0:
                 self._set_back[key] = offset
@@ -627,9 +632,10 @@ class Fetching:
     def _fetch_from_now_on(self, fetched: ResourceSet) -> None:
         self.fetched = fetched
         self._partitions = to_partitions(fetched)
+        self._places = {_key(one): place for place, one in enumerate(self._partitions)}
         self._are_known = False
         # A position of an earlier assignment must not be committed.
-        self._positions = {key: one for key, one in self._positions.items() if key in fetched}
+        self._positions = [one for one in self._positions if _key(one) in fetched]
 
     def _pause_in_librdkafka(self, partitions: Iterable[TopicPartition]) -> None:
         """Repeat a `pause` from `on_assign`, which came before the partition was fetched."""

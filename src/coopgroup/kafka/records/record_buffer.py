@@ -101,26 +101,30 @@ class RecordBuffer:
         for _ in range(count):
             self.ready.popleft()
 
-    def take_all(self, count: int) -> list[Message]:
-        """Remove and return the next records, at most `count`."""
+    def leave(self, count: int, partitions: frozenset[Partition] = frozenset()) -> list[Message]:
+        """Remove and return the next records, at most `count`, of some partitions if any are given.
+
+        They are `leaving` until the caller says otherwise.
+        """
         with self.lock:
-            taken = self.peek(count)
-            self.take(len(taken))
+            if partitions:
+                self.leaving = taken = self._take_of(partitions, count)
+            else:
+                # First: they are always in one of the two.
+                self.leaving = taken = self.peek(count)
+                self.take(len(taken))
             return taken
 
-    def take_of(self, partitions: Iterable[Partition], count: int) -> list[Message]:
-        """Remove and return the next records of some partitions, at most `count`."""
-        wanted = frozenset(partitions)
+    def _take_of(self, partitions: frozenset[Partition], count: int) -> list[Message]:
         taken: list[Message] = []
         passed: list[Message] = []
-        with self.lock:
-            # Only the thread that takes records calls this, so none leaves meanwhile.
-            while self.ready and len(taken) < count:
-                message = self.ready.popleft()
-                (taken if partition_of(message) in wanted else passed).append(message)
-            if passed:
-                self.rearranged += 1
-                self.ready.extendleft(reversed(passed))
+        # Only the thread that takes records calls this, so none leaves meanwhile.
+        while self.ready and len(taken) < count:
+            message = self.ready.popleft()
+            (taken if partition_of(message) in partitions else passed).append(message)
+        if passed:
+            self.rearranged += 1
+            self.ready.extendleft(reversed(passed))
         return taken
 
     def ready_counts(self) -> Counter[Partition]:
@@ -137,12 +141,17 @@ class RecordBuffer:
         """Return the number of records of a paused partition."""
         return len(self._aside.get(partition, ()))
 
-    def put_back(self, messages: Sequence[Message]) -> None:
-        """Put back records that were leaving and did not reach the application."""
-        self.leaving = ()
+    def put_back(self, messages: Sequence[Message], leaving: Sequence[Message] = ()) -> None:
+        """Put back records that were leaving and did not reach the application.
+
+        Args:
+            messages: the records; the last of them may be in `ready` still.
+            leaving: records that are still leaving.
+        """
         first = self.ready[0] if self.ready else None
         gone = next((at for at, one in enumerate(messages) if one is first), len(messages))
         self.ready.extendleft(reversed(messages[:gone]))
+        self.leaving = leaving
 
     def drop(self, partitions: Iterable[Partition]) -> None:
         """Remove the records of partitions that are given up, and forget that they were paused."""

@@ -52,7 +52,7 @@ class Stage:
         """Act as the application: get records, and run waiting calls."""
         self.client.feed(record(0, offset) for offset in range(3, 3 + handed))
         self.fetching.fetch(10, 0.0)
-        self.fetching.record_buffer.take_all(handed)
+        self.fetching.record_buffer.take(handed)
         while (call := self.inbox.take_call()) is not None:
             call()
 
@@ -67,7 +67,7 @@ def test_first_readings_make_one_request_and_wait_for_nothing() -> None:
     assert stage.inbox.take_call() is None
     stage.client.feed([record(0, 3), record(0, 4)])
     stage.fetching.fetch(10, 0.0)
-    stage.fetching.record_buffer.take_all(2)
+    stage.fetching.record_buffer.take(2)
     call()
     sample = stage.work.read().partitions["t", 0]
     assert (sample.position, sample.end) == (5, 9)
