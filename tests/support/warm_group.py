@@ -9,7 +9,7 @@ from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.leader import NO_LAGS, RoundDecision, TopicMetadata, lead, read_members
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
-from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.policy import Policy
 from coopgroup.policies import (
     PolicyState,
     RoundContext,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from coopgroup.core.model.group_api import JoinedMember
-    from coopgroup.core.policies.state import PolicyState
+    from coopgroup.core.policies.memory import PolicyState
     from coopgroup.core.protocol.values import Subscription
     from coopgroup.core.telemetry.records import Record
 
