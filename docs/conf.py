@@ -40,5 +40,5 @@ nitpick_ignore = [
     ("py:class", "coopgroup.metrics.names.Merge"),
     ("py:class", "coopgroup.metrics.spans.MemberSpans"),
     ("py:class", "coopgroup.core.model.named_factories.T"),
-    ("py:class", "coopgroup.core.policies.state.Given"),
+    ("py:class", "coopgroup.core.policies.memory.Given"),
 ]

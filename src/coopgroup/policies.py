@@ -23,14 +23,23 @@ if TYPE_CHECKING:
     from coopgroup.core.model.plan import revoked_claims
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
     from coopgroup.core.policies.balance import BalanceRule
-    from coopgroup.core.policies.base import Offer, Policy, RoundContext, StagedRound
-    from coopgroup.core.policies.deferred import DeferredPolicy
-    from coopgroup.core.policies.eager import EagerPolicy
-    from coopgroup.core.policies.incremental import IncrementalPolicy
-    from coopgroup.core.policies.registry import create_policy, policy_names, register_policy
-    from coopgroup.core.policies.safety import check_target, violations
-    from coopgroup.core.policies.simple import SimplePolicy
-    from coopgroup.core.policies.state import (
+    from coopgroup.core.policies.built_in import (
+        DeferredPolicy,
+        EagerPolicy,
+        IncrementalPolicy,
+        SimplePolicy,
+        create_policy,
+        policy_names,
+        register_policy,
+    )
+    from coopgroup.core.policies.facts import (
+        Unclaimed,
+        find_unclaimed,
+        offered_owner,
+        remember_round,
+        stopping_claims,
+    )
+    from coopgroup.core.policies.memory import (
         Claims,
         Holdings,
         Loss,
@@ -39,10 +48,10 @@ if TYPE_CHECKING:
         state_from_json,
         state_to_json,
     )
-    from coopgroup.core.policies.stopping import offered_owner, stopping_claims
-    from coopgroup.core.policies.unclaimed import Unclaimed, find_unclaimed, remember_round
-    from coopgroup.core.policies.waiting.rounds import Ration
-    from coopgroup.core.policies.warming.option import Warmup
+    from coopgroup.core.policies.policy import Offer, Policy, RoundContext, StagedRound
+    from coopgroup.core.policies.safety import check_target, violations
+    from coopgroup.core.policies.stage import Ration
+    from coopgroup.core.policies.warmth import Warmup
 
 __all__ = [
     "NOBODY",
@@ -104,25 +113,25 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
             ),
             "coopgroup.core.model.plan": ("revoked_claims",),
             "coopgroup.core.model.resource_set": ("BoolArray", "Int32Array", "Int64Array"),
-            "coopgroup.core.policies.balance": ("BalanceRule",),
             "coopgroup.core.model.lags": ("Lags",),
-            "coopgroup.core.policies.base": (
-                "Offer",
-                "Policy",
-                "RoundContext",
-                "StagedRound",
-            ),
-            "coopgroup.core.policies.deferred": ("DeferredPolicy",),
-            "coopgroup.core.policies.eager": ("EagerPolicy",),
-            "coopgroup.core.policies.incremental": ("IncrementalPolicy",),
-            "coopgroup.core.policies.registry": (
+            "coopgroup.core.policies.balance": ("BalanceRule",),
+            "coopgroup.core.policies.built_in": (
+                "DeferredPolicy",
+                "EagerPolicy",
+                "IncrementalPolicy",
+                "SimplePolicy",
                 "create_policy",
                 "policy_names",
                 "register_policy",
             ),
-            "coopgroup.core.policies.safety": ("check_target", "violations"),
-            "coopgroup.core.policies.simple": ("SimplePolicy",),
-            "coopgroup.core.policies.state": (
+            "coopgroup.core.policies.facts": (
+                "Unclaimed",
+                "find_unclaimed",
+                "offered_owner",
+                "remember_round",
+                "stopping_claims",
+            ),
+            "coopgroup.core.policies.memory": (
                 "Claims",
                 "Holdings",
                 "Loss",
@@ -131,9 +140,9 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
                 "state_from_json",
                 "state_to_json",
             ),
-            "coopgroup.core.policies.stopping": ("offered_owner", "stopping_claims"),
-            "coopgroup.core.policies.unclaimed": ("Unclaimed", "find_unclaimed", "remember_round"),
-            "coopgroup.core.policies.waiting.rounds": ("Ration",),
-            "coopgroup.core.policies.warming.option": ("Warmup",),
+            "coopgroup.core.policies.policy": ("Offer", "Policy", "RoundContext", "StagedRound"),
+            "coopgroup.core.policies.safety": ("check_target", "violations"),
+            "coopgroup.core.policies.stage": ("Ration",),
+            "coopgroup.core.policies.warmth": ("Warmup",),
         },
     )

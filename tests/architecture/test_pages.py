@@ -243,7 +243,7 @@ def test_examples_of_assignors_and_policies_run(monkeypatch: pytest.MonkeyPatch)
     assert names["by_speed"] == DrainTimeAssignor(moves_max=50)
     for registry, known in {
         "core.assignors.registry._ASSIGNORS": {"sticky": StickyAssignor},
-        "core.policies.registry._POLICIES": {"simple": SimplePolicy},
+        "core.policies.built_in._POLICIES": {"simple": SimplePolicy},
     }.items():
         monkeypatch.setattr(f"coopgroup.{registry}._factories", known)
     assert isinstance(_defined_in("custom_assignor")["ColocatedAssignor"](), Assignor)

@@ -49,7 +49,7 @@ from coopgroup.core.leader import (
 )
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
-from coopgroup.core.policies.base import RoundContext
+from coopgroup.core.policies.policy import RoundContext
 from coopgroup.core.protocol import resource_array, subscription
 from coopgroup.core.protocol.recent import RecentlyRead
 from coopgroup.protocol import Subscription, decode_assignment, encode_subscription

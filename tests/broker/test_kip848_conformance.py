@@ -14,7 +14,7 @@ from attrs import define, field
 from coopgroup import CooperativeConsumer
 from coopgroup.core.assignors.registry import create_assignor
 from coopgroup.core.member import MemberConfig
-from coopgroup.core.policies.registry import create_policy
+from coopgroup.core.policies.built_in import create_policy
 from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator
 from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.simulation import Simulation

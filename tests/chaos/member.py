@@ -216,7 +216,7 @@ def _cooperative(spec: MemberSpec, config: dict[str, Any]) -> object:
     # The wall clock is patched before.
     from coopgroup import CooperativeConsumer  # noqa: PLC0415
     from coopgroup.assignors import create_assignor  # noqa: PLC0415
-    from coopgroup.core.policies.registry import create_policy  # noqa: PLC0415
+    from coopgroup.core.policies.built_in import create_policy  # noqa: PLC0415
 
     policy, assignor = dict(spec.policy), dict(spec.assignor)
     return CooperativeConsumer(

@@ -21,7 +21,7 @@ from coopgroup.core.assignors.declining import Passing
 from coopgroup.core.leader import NO_LAGS, RoundDecision, lead
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
-from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.policy import Policy
 from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.lookup import CatalogueLookup
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy, RoundContext, SimplePolicy

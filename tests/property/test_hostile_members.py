@@ -27,7 +27,7 @@ from coopgroup import (
 from coopgroup.core.leader import Lags, TopicMetadata, read_members
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
-from coopgroup.core.policies.base import RoundContext
+from coopgroup.core.policies.policy import RoundContext
 from coopgroup.core.protocol.user_data import MAGIC
 from coopgroup.core.session import DecideRound, RoundDecided, lead_round
 from coopgroup.protocol import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coopgroup.core.assignors.base import Assignor
-    from coopgroup.core.policies.base import Policy
+    from coopgroup.core.policies.policy import Policy
 
 Pairs = frozenset[tuple[str, int]]
 

@@ -23,9 +23,9 @@ from coopgroup.core.leader import (
 )
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
-from coopgroup.core.policies.base import RoundContext
-from coopgroup.core.policies.simple import SimplePolicy
-from coopgroup.core.policies.state import PolicyState
+from coopgroup.core.policies.built_in import SimplePolicy
+from coopgroup.core.policies.memory import PolicyState
+from coopgroup.core.policies.policy import RoundContext
 from coopgroup.protocol import Assignment, Subscription, decode_assignment, encode_subscription
 
 Pairs: TypeAlias = frozenset[tuple[str, int]]

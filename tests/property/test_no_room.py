@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coopgroup.assignors import Assignor, GroupMember, PlacementAssignor, ResourceToPlace
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.policy import Policy
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy, SimplePolicy, Warmup
 from coopgroup.telemetry import WithoutRoom
 from tests.support.warm_group import WarmGroup, WarmMember

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from coopgroup.assignors import StickyAssignor
 from coopgroup.core.model import GroupSnapshot, ResourceSet, RoundPlan
-from coopgroup.core.policies.state import state_from_json, state_to_json
+from coopgroup.core.policies.memory import state_from_json, state_to_json
 from coopgroup.policies import (
     DeferredPolicy,
     IncrementalPolicy,

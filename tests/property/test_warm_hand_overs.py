@@ -9,7 +9,7 @@ import pytest
 
 from coopgroup.core.assignors.registry import create_assignor
 from coopgroup.core.member.events import SubscriptionChanged
-from coopgroup.core.policies.registry import create_policy
+from coopgroup.core.policies.built_in import create_policy
 from coopgroup.simulator.host.process import Process
 from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.scenario import Span
@@ -28,7 +28,7 @@ SILENT: Final = Mutant(
 )
 HASTY: Final = Mutant(
     "leavers may keep nothing",
-    "policies.warming.warmth:with_leavers",
+    "policies.warmups:with_leavers",
     "if not leavers:",
     "if True:",
 )

@@ -19,8 +19,8 @@ from coopgroup.assignors import LagAwareAssignor, RangeAssignor, RoundRobinAssig
 from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.leader import RoundDecision
 from coopgroup.core.model import EMPTY, NOBODY, ResourceSet
-from coopgroup.core.policies.base import Policy
-from coopgroup.core.policies.warming.option import warmup_of
+from coopgroup.core.policies.policy import Policy
+from coopgroup.core.policies.warmth import warmup_of
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy, SimplePolicy, Warmup
 from tests.support.groups import target_of
 from tests.support.warm_group import WarmGroup, WarmMember

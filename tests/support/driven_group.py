@@ -38,7 +38,7 @@ from coopgroup.core.member.events import (
 )
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import Coordinator, GroupRequest
-from coopgroup.core.policies.simple import SimplePolicy
+from coopgroup.core.policies.built_in import SimplePolicy
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.driver import GroupDriver

@@ -10,7 +10,7 @@ from coopgroup.core.leader import NO_LAGS, RoundDecision, TopicMetadata, lead, r
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.model.traits import Traits
-from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.policy import Policy
 from coopgroup.policies import (
     PolicyState,
     RoundContext,

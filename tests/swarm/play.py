@@ -20,7 +20,7 @@ from coopgroup.core.member.events import RejoinRequested, SubscriptionChanged
 from coopgroup.core.member.transitions import AT_WORK
 from coopgroup.core.model import group_api
 from coopgroup.core.model.group import NO_GENERATION
-from coopgroup.core.policies.registry import create_policy
+from coopgroup.core.policies.built_in import create_policy
 from coopgroup.protocol import decode_subscription, encode_subscription
 from coopgroup.simulator.hand_overs import HandOvers
 from coopgroup.simulator.host.run_settings import RunSettings, WarmupMishaps

@@ -9,7 +9,7 @@ import attrs
 
 from coopgroup.core.member.events import RejoinRequested, Woken
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.policies.warming.option import warmup_of
+from coopgroup.core.policies.warmth import warmup_of
 from coopgroup.core.session.own_rounds import policy_deadline_ms
 from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.checkers.rest import without_room
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from coopgroup.core.model import Resource
-    from coopgroup.core.policies.warming.option import Warmup
+    from coopgroup.core.policies.warmth import Warmup
     from coopgroup.simulator.simulation import Simulation
     from coopgroup.telemetry import Envelope, Record
     from tests.swarm.mixed import Guests

@@ -31,7 +31,7 @@ from attrs import define, field, frozen
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.group_api import JoinGroupAnswer, SyncGroupRequest
-from coopgroup.core.policies.warming.option import warmup_of
+from coopgroup.core.policies.warmth import warmup_of
 from coopgroup.errors import DecodeError
 from coopgroup.protocol import decode_assignment, decode_subscription, decode_user_data
 from coopgroup.simulator.checkers.holdings import holdings

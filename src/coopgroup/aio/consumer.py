@@ -32,7 +32,7 @@ from coopgroup.aio.records import ConsumerRecord, GivenOffsets
 from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.member.events import WarmedUp
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.policy import Policy
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.callbacks.finalizer import keep_callbacks
 from coopgroup.kafka.callbacks.listener import Callbacks, as_resources

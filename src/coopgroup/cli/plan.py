@@ -22,7 +22,7 @@ import click
 from coopgroup.cli.choices import parse_choice, row_of
 from coopgroup.cli.plan_input import Defaults, PlanLine, parse_line, read_line
 from coopgroup.core.leader import RoundDecision, decide_round, member_assignments
-from coopgroup.core.policies.state import state_to_json
+from coopgroup.core.policies.memory import state_to_json
 from coopgroup.errors import ConfigurationError, InvariantViolationError
 from coopgroup.protocol import Assignment
 from coopgroup.simulator.scenario.checks import check_choice

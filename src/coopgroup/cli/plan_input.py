@@ -19,9 +19,9 @@ from coopgroup.core.leader import Lags, TopicMetadata
 from coopgroup.core.model import EMPTY, MemberClaim, ResourceSet
 from coopgroup.core.model.group import Float64Array
 from coopgroup.core.model.resource_set import Int32Array
-from coopgroup.core.policies.base import Policy, RoundContext
-from coopgroup.core.policies.registry import choose_policy
-from coopgroup.core.policies.state import PolicyState, state_from_json, state_to_json
+from coopgroup.core.policies.built_in import choose_policy
+from coopgroup.core.policies.memory import PolicyState, state_from_json, state_to_json
+from coopgroup.core.policies.policy import Policy, RoundContext
 from coopgroup.errors import ConfigurationError
 from coopgroup.reading import (
     INT32_MAX,

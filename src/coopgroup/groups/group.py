@@ -22,9 +22,8 @@ from coopgroup.core.assignors.weighted import WeightedAssignor
 from coopgroup.core.member import MemberState
 from coopgroup.core.member.events import SubscriptionChanged, WarmSetDeclared
 from coopgroup.core.model import Resource, ResourceSet
-from coopgroup.core.policies.base import Policy
-from coopgroup.core.policies.eager import EagerPolicy
-from coopgroup.core.policies.simple import SimplePolicy
+from coopgroup.core.policies.built_in import EagerPolicy, SimplePolicy
+from coopgroup.core.policies.policy import Policy
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.lookup import CatalogueLookup, CatalogueWatcher

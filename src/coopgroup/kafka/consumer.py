@@ -36,7 +36,7 @@ from confluent_kafka.error import ConsumeError
 
 from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.member.events import WarmedUp, Woken
-from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.policy import Policy
 from coopgroup.kafka.callbacks.application_inbox import GroupErrors
 from coopgroup.kafka.callbacks.finalizer import (
     Finalizer,

@@ -7,8 +7,8 @@ from typing import Any, Final, TypeAlias
 
 from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.policies.balance import BalanceRule
-from coopgroup.core.policies.base import Policy
-from coopgroup.core.policies.eager import EagerPolicy
+from coopgroup.core.policies.built_in import EagerPolicy
+from coopgroup.core.policies.policy import Policy
 from coopgroup.errors import ConfigurationError
 
 _AN_ASSIGNOR: Final = (
@@ -57,7 +57,7 @@ def chosen_policy(given: PolicyChoice | None) -> Policy | None:
     """
     if not isinstance(given, str | Mapping):
         return given
-    from coopgroup.core.policies.registry import choose_policy  # noqa: PLC0415 - imports all of them
+    from coopgroup.core.policies.built_in import choose_policy  # noqa: PLC0415 - imports all of them
 
     return choose_policy(given)
 

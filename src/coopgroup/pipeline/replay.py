@@ -20,8 +20,8 @@ import pyarrow as pa
 from attrs import define, field, frozen
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from coopgroup.core.policies.registry import create_policy
-from coopgroup.core.policies.warming.option import warmup_of
+from coopgroup.core.policies.built_in import create_policy
+from coopgroup.core.policies.warmth import warmup_of
 from coopgroup.pipeline.spark.session import one_line
 from coopgroup.pipeline.spark.workers import settled
 from coopgroup.simulator.run import simulate

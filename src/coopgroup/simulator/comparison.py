@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import attrs
 from attrs import evolve, frozen
 
-from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.policy import Policy
 from coopgroup.simulator.measures import Measures
 from coopgroup.simulator.run import Run, simulate
 from coopgroup.simulator.scenario import Choice, Scenario

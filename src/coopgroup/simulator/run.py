@@ -11,8 +11,8 @@ from attrs import frozen
 from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.assignors.registry import create_assignor
 from coopgroup.core.member import MemberConfig
-from coopgroup.core.policies.base import Policy
-from coopgroup.core.policies.registry import create_policy
+from coopgroup.core.policies.built_in import create_policy
+from coopgroup.core.policies.policy import Policy
 from coopgroup.core.telemetry.ledger import LagHistory
 from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator

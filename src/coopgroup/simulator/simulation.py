@@ -19,7 +19,7 @@ from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import OffsetCommitRequest
 from coopgroup.core.model.resource_set import Int64Array
 from coopgroup.core.model.traits import Traits
-from coopgroup.core.policies.warming.option import warmup_of
+from coopgroup.core.policies.warmth import warmup_of
 from coopgroup.simulator.coordinator import GroupCoordinator, GroupState
 from coopgroup.simulator.host.application import Application
 from coopgroup.simulator.host.kip848 import Kip848Process

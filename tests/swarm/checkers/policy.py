@@ -11,8 +11,8 @@ import attrs
 from attrs import frozen
 
 from coopgroup.core.policies.balance import BalanceRule
-from coopgroup.core.policies.registry import create_policy
-from coopgroup.core.policies.warming.option import Warmup, warmup_of
+from coopgroup.core.policies.built_in import create_policy
+from coopgroup.core.policies.warmth import Warmup, warmup_of
 from coopgroup.simulator import Run, Violation
 from coopgroup.simulator.scenario.times import last_event_ms
 from coopgroup.telemetry import Envelope

@@ -16,7 +16,7 @@ from attrs import define, field
 
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.resource_set import Resource
-from coopgroup.core.policies.warming.option import Warmup
+from coopgroup.core.policies.warmth import Warmup
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,

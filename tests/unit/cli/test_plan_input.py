@@ -10,9 +10,9 @@ from coopgroup.cli.plan_input import RESOURCES_MAX, Defaults, parse_line, read_l
 from coopgroup.core.leader import TopicMetadata
 from coopgroup.core.model import MemberClaim, ResourceSet
 from coopgroup.core.model.traits import TRAITS_RULE
-from coopgroup.core.policies.base import RoundContext
-from coopgroup.core.policies.simple import SimplePolicy
-from coopgroup.core.policies.state import PolicyState, state_to_json
+from coopgroup.core.policies.built_in import SimplePolicy
+from coopgroup.core.policies.memory import PolicyState, state_to_json
+from coopgroup.core.policies.policy import RoundContext
 from coopgroup.errors import ConfigurationError
 
 DEFAULTS = Defaults(assignor="sticky", policy="simple")

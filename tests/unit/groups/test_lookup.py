@@ -16,7 +16,7 @@ from coopgroup.core.member.parts import LastAssignment, LastJoin
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.model.replacing import replaced
-from coopgroup.core.policies.base import RoundContext
+from coopgroup.core.policies.policy import RoundContext
 from coopgroup.core.protocol.digests import names_digest
 from coopgroup.core.session import RoundDecided
 from coopgroup.groups.catalogue import EVERYTHING, Catalogue

@@ -16,7 +16,7 @@ from coopgroup.core.member.effects import GrantResources, Lane
 from coopgroup.core.member.events import CommitRequested, Offset, SubscriptionChanged
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model import group_api as api
-from coopgroup.core.policies.simple import SimplePolicy
+from coopgroup.core.policies.built_in import SimplePolicy
 from coopgroup.core.session import SeenTopics
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.membership import driver as driver_module

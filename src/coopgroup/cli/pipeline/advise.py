@@ -16,7 +16,7 @@ from coopgroup.cli.pipeline.options import (
     tables_options,
 )
 from coopgroup.cli.simulated import page_path, print_table
-from coopgroup.core.policies.registry import create_policy
+from coopgroup.core.policies.built_in import create_policy
 from coopgroup.errors import ConfigurationError
 from coopgroup.pipeline.spark.session import one_line
 from coopgroup.printable import printable, printable_json

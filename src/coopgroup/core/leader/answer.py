@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from coopgroup.core.model import GroupSnapshot, MemberClaim, RoundPlan
     from coopgroup.core.model.lags import Lags
     from coopgroup.core.model.resource_set import BoolArray
-    from coopgroup.core.policies.base import Policy, RoundContext
+    from coopgroup.core.policies.policy import Policy, RoundContext
 
 
 def lead(

@@ -36,7 +36,7 @@ from attrs import frozen
 
 from coopgroup.core.model import EMPTY, NOBODY, MemberClaim, ResourceSet
 from coopgroup.core.model.group import NO_GENERATION
-from coopgroup.core.policies.state import Given, PolicyState, Revoked
+from coopgroup.core.policies.memory import Given, PolicyState, Revoked
 from coopgroup.core.protocol.kafka_protocols import kafka_protocol
 from coopgroup.core.telemetry.records import ClaimRefused
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from coopgroup.core.leader.request import RoundRequest
     from coopgroup.core.model import GroupSnapshot
-    from coopgroup.core.policies.base import RoundContext
+    from coopgroup.core.policies.policy import RoundContext
 
 __all__ = ["Believed", "believed_claims", "believed_request", "remember_given"]
 

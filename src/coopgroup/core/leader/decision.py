@@ -17,19 +17,17 @@ import numpy.typing as npt
 from attrs import frozen
 
 from coopgroup.core.assignors.base import Placement
-from coopgroup.core.leader.bundled import BundledRound
 from coopgroup.core.leader.limits import misplaced, with_answer, with_holders
 from coopgroup.core.model import EMPTY, NOBODY, ResourceSet, plan_that_moves_nothing, resolve_claims
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.replacing import replaced
-from coopgroup.core.policies.eager import EagerPolicy
+from coopgroup.core.policies.built_in import EagerPolicy
+from coopgroup.core.policies.bundles import BundledRound
+from coopgroup.core.policies.facts import find_unclaimed, remember_round, with_holders_rights
+from coopgroup.core.policies.memory import NO_CLAIMS, Claims, PolicyState
 from coopgroup.core.policies.safety import check_target, violations
-from coopgroup.core.policies.state import NO_CLAIMS, Claims, PolicyState
-from coopgroup.core.policies.stopping import with_holders_rights
-from coopgroup.core.policies.unclaimed import find_unclaimed, remember_round
-from coopgroup.core.policies.warming.option import warmup_of
-from coopgroup.core.policies.warming.rounds import Warming, warmth_for, with_kept_warmups
-from coopgroup.core.policies.warming.warmth import with_leavers
+from coopgroup.core.policies.warmth import warmup_of
+from coopgroup.core.policies.warmups import Warming, warmth_for, with_kept_warmups, with_leavers
 from coopgroup.core.telemetry.records import RoundDecided, RoundRefused, WithoutRoom
 
 if TYPE_CHECKING:
@@ -40,8 +38,8 @@ if TYPE_CHECKING:
     from coopgroup.core.model import GroupSnapshot, MemberClaim, RoundPlan
     from coopgroup.core.model.lags import Lags
     from coopgroup.core.model.resource_set import BoolArray, Int32Array
-    from coopgroup.core.policies.base import Policy, RoundContext, StagedRound
-    from coopgroup.core.policies.warming.rounds import WarmRound
+    from coopgroup.core.policies.policy import Policy, RoundContext, StagedRound
+    from coopgroup.core.policies.warmups import WarmRound
     from coopgroup.core.telemetry.records import Record
 
 _ANSWERS_MAX: Final = 10

@@ -28,8 +28,7 @@ from coopgroup.core.leader.request import TopicMetadata, known_claims
 from coopgroup.core.model import EMPTY, MemberClaim, ResourceSet, resolve_claims
 from coopgroup.core.model.group import split_by_member
 from coopgroup.core.model.lags import NO_LAGS
-from coopgroup.core.policies.eager import EagerPolicy
-from coopgroup.core.policies.simple import SimplePolicy
+from coopgroup.core.policies.built_in import EagerPolicy, SimplePolicy
 from coopgroup.core.protocol.kafka_assignment import encode_kafka_assignment
 from coopgroup.core.protocol.kafka_protocols import KafkaProtocol
 from coopgroup.core.protocol.sticky_user_data import (
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
     from coopgroup.core.leader.decision import RoundDecision
     from coopgroup.core.leader.request import RoundRequest
     from coopgroup.core.model.group_api import JoinedMember
-    from coopgroup.core.policies.base import Policy, RoundContext
-    from coopgroup.core.policies.state import PolicyState
+    from coopgroup.core.policies.memory import PolicyState
+    from coopgroup.core.policies.policy import Policy, RoundContext
     from coopgroup.core.protocol.values import Subscription
 
 # All versions have the same fields, and every client reads version 0.

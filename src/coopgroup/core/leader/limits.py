@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from coopgroup.core.assignors.base import Assignor
     from coopgroup.core.model import GroupSnapshot, RoundPlan
     from coopgroup.core.model.resource_set import BoolArray, Int32Array
-    from coopgroup.core.policies.state import PolicyState
+    from coopgroup.core.policies.memory import PolicyState
 
 
 def misplaced(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from coopgroup.core.model.group_api import JoinedMember
     from coopgroup.core.model.resource_set import Int64Array
-    from coopgroup.core.policies.state import PolicyState
+    from coopgroup.core.policies.memory import PolicyState
     from coopgroup.core.protocol.values import Subscription
     from coopgroup.core.telemetry.records import Record
 

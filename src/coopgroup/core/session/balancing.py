@@ -26,11 +26,16 @@ from coopgroup.core.member.effects import Report
 from coopgroup.core.member.events import RejoinRequested, Woken
 from coopgroup.core.model import NOBODY
 from coopgroup.core.model.replacing import replaced
-from coopgroup.core.policies.balance import BalanceRule, count_looks, is_at_rest, lag_loads
+from coopgroup.core.policies.balance import (
+    BalanceRule,
+    count_looks,
+    is_at_rest,
+    lag_loads,
+    lag_moves,
+)
+from coopgroup.core.policies.bundles import bundles_of
 from coopgroup.core.policies.safety import check_target
-from coopgroup.core.policies.waiting.lag_moves import lag_moves
-from coopgroup.core.policies.warming.bundles import bundles_of
-from coopgroup.core.policies.warming.option import warmup_of
+from coopgroup.core.policies.warmth import warmup_of
 from coopgroup.core.session.own_rounds import own_round_stands
 from coopgroup.core.session.state import LagWatch
 from coopgroup.core.telemetry.records import BalanceRequested
@@ -43,7 +48,7 @@ if TYPE_CHECKING:
     from coopgroup.core.model import GroupSnapshot, ResourceSet
     from coopgroup.core.model.group import Float64Array
     from coopgroup.core.model.resource_set import BoolArray, Int64Array
-    from coopgroup.core.policies.base import Policy, RoundContext
+    from coopgroup.core.policies.policy import Policy, RoundContext
     from coopgroup.core.session.state import Session
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from coopgroup.core.assignors.base import Assignor
     from coopgroup.core.leader import Lags, RoundDecision
     from coopgroup.core.model.group_api import JoinedMember
-    from coopgroup.core.policies.base import Policy, RoundContext
+    from coopgroup.core.policies.policy import Policy, RoundContext
     from coopgroup.core.protocol.kafka_protocols import KafkaProtocol
     from coopgroup.core.session.state import LagWatch
 

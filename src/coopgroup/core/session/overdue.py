@@ -21,7 +21,7 @@ from coopgroup.core.telemetry.records import ClaimRefused
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from coopgroup.core.policies.state import Given, Revoked
+    from coopgroup.core.policies.memory import Given, Revoked
     from coopgroup.core.session.state import Session
 
 __all__ = ["claims_deadline_ms", "due_claims", "overdue_claims"]

@@ -20,14 +20,14 @@ from coopgroup.core.member.transitions import SETTLED
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinGroupAnswer
 from coopgroup.core.model.replacing import replaced
-from coopgroup.core.policies.warming.option import warmup_of
+from coopgroup.core.policies.warmth import warmup_of
 from coopgroup.core.protocol.digests import resources_digest
 
 if TYPE_CHECKING:
     from coopgroup.core.leader import RoundRequest
     from coopgroup.core.member import Member
     from coopgroup.core.model.group_api import JoinedMember
-    from coopgroup.core.policies.base import Policy
+    from coopgroup.core.policies.policy import Policy
     from coopgroup.core.session.state import OwedRound, Session
 
 # Delay after a round that moved nothing: long enough not to spin, short enough not to be an outage.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coopgroup.core.model.group_api import JoinGroupAnswer
     from coopgroup.core.model.resource_set import Int64Array
     from coopgroup.core.policies.balance import BalanceRule
-    from coopgroup.core.policies.state import PolicyState
+    from coopgroup.core.policies.memory import PolicyState
 
 
 @frozen(kw_only=True)

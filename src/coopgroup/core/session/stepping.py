@@ -39,7 +39,7 @@ from coopgroup.core.member.events import Event as MemberEvent
 from coopgroup.core.member.turn import Turn
 from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.replacing import replaced
-from coopgroup.core.policies.base import RoundContext
+from coopgroup.core.policies.policy import RoundContext
 from coopgroup.core.session.balancing import (
     CheckLags,
     LagsChecked,

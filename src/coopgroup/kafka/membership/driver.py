@@ -69,8 +69,8 @@ from coopgroup.core.model.group_api import (
     GroupRequest,
     JoinedMember,
 )
-from coopgroup.core.policies.base import Policy
-from coopgroup.core.policies.simple import SimplePolicy
+from coopgroup.core.policies.built_in import SimplePolicy
+from coopgroup.core.policies.policy import Policy
 from coopgroup.core.session import (
     CheckLags,
     DecideRound,

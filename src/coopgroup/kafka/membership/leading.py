@@ -31,7 +31,7 @@ from coopgroup.core.leader import Lags, RoundRequest, TopicMetadata, read_member
 from coopgroup.core.member.events import RejoinRequested
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
-from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.policy import Policy
 from coopgroup.core.session import (
     CheckLags,
     DecideRound,

@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from attrs import evolve, frozen
 
-from coopgroup.core.policies.warming.option import read_warmup
+from coopgroup.core.policies.warmth import read_warmup
 from coopgroup.policies import DeferredPolicy, Warmup
 from coopgroup.simulator.scenario import Choice, How
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
-from coopgroup.core.policies.registry import policy_names
+from coopgroup.core.policies.built_in import policy_names
 from coopgroup.errors import PipelineError
 from coopgroup.pipeline.advice.cost import LADDER_MS, MoveCost
 from coopgroup.pipeline.advice.history import GroupHistory, Observed, Seen, episodes_of

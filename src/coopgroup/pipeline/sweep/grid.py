@@ -25,7 +25,7 @@ import attrs
 from attrs import Attribute, evolve, field, frozen
 
 from coopgroup import __version__
-from coopgroup.core.policies.registry import create_policy
+from coopgroup.core.policies.built_in import create_policy
 from coopgroup.errors import ConfigurationError
 from coopgroup.reading import (
     INT32_MAX,

@@ -41,9 +41,9 @@ from coopgroup.core.member.events import (
 )
 from coopgroup.core.model import EMPTY, NOBODY, GroupSnapshot, ResourceSet, RoundPlan
 from coopgroup.core.model.resource_set import BoolArray
-from coopgroup.core.policies.base import Policy
-from coopgroup.core.policies.warming.bundles import bundles_of
-from coopgroup.core.policies.warming.option import warmup_of
+from coopgroup.core.policies.bundles import bundles_of
+from coopgroup.core.policies.policy import Policy
+from coopgroup.core.policies.warmth import warmup_of
 from coopgroup.core.session import (
     CheckLags,
     DecideRound,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import define, field, frozen
 
 from coopgroup.core.assignors.base import Assignor
-from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.policy import Policy
 from coopgroup.simulator.scenario import Span
 
 

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from coopgroup.core.assignors.registry import create_assignor
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.policies.registry import create_policy
+from coopgroup.core.policies.built_in import create_policy
 from coopgroup.errors import ConfigurationError
 from coopgroup.reading import NOTHING, joined
 from coopgroup.simulator.scenario import (

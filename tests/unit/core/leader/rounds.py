@@ -20,9 +20,9 @@ from coopgroup.core.leader import (
 from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, RoundPlan
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
-from coopgroup.core.policies.base import Offer, Policy, RoundContext, StagedRound
-from coopgroup.core.policies.simple import SimplePolicy
-from coopgroup.core.policies.state import PolicyState
+from coopgroup.core.policies.built_in import SimplePolicy
+from coopgroup.core.policies.memory import PolicyState
+from coopgroup.core.policies.policy import Offer, Policy, RoundContext, StagedRound
 from coopgroup.protocol import (
     SUBSCRIPTION_NEWEST,
     Assignment,

@@ -10,7 +10,7 @@ from coopgroup.core.leader import (
 )
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
-from coopgroup.core.policies.state import PolicyState
+from coopgroup.core.policies.memory import PolicyState
 from coopgroup.core.protocol.digests import names_digest, resources_digest
 from coopgroup.protocol import (
     Assignment,

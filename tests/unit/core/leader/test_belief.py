@@ -9,8 +9,8 @@ import pytest
 
 from coopgroup.core.leader.belief import Believed, believed_claims, remember_given
 from coopgroup.core.model import EMPTY, MemberClaim, ResourceSet, resolve_claims
-from coopgroup.core.policies.base import RoundContext
-from coopgroup.core.policies.state import PolicyState
+from coopgroup.core.policies.memory import PolicyState
+from coopgroup.core.policies.policy import RoundContext
 from coopgroup.telemetry import ClaimRefused
 
 EXISTING = ResourceSet({"t": range(6)})

@@ -11,8 +11,8 @@ from coopgroup.assignors import StickyAssignor
 from coopgroup.core.leader import RoundDecision, TopicMetadata, lead_kafka_round, read_members
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
-from coopgroup.core.policies.base import RoundContext
-from coopgroup.core.policies.state import PolicyState
+from coopgroup.core.policies.memory import PolicyState
+from coopgroup.core.policies.policy import RoundContext
 from coopgroup.core.session import DecideRound, lead_round
 from coopgroup.policies import DeferredPolicy
 from coopgroup.protocol import (

@@ -9,8 +9,8 @@ from coopgroup.core.leader import NO_LAGS, Lags, RoundDecision, TopicMetadata, l
 from coopgroup.core.model import MemberClaim, ResourceSet
 from coopgroup.core.model.group import Float64Array
 from coopgroup.core.model.group_api import JoinedMember
-from coopgroup.core.policies.simple import SimplePolicy
-from coopgroup.core.policies.state import PolicyState
+from coopgroup.core.policies.built_in import SimplePolicy
+from coopgroup.core.policies.memory import PolicyState
 from coopgroup.core.protocol.subscription import SUBSCRIPTION_BYTES_MAX
 from coopgroup.errors import ConfigurationError, DecodeError, RemoteProtocolError
 from coopgroup.protocol import (

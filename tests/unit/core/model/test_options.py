@@ -99,6 +99,6 @@ def test_rule_of_the_lag_balance_when_all_is_given_has_that() -> None:
 
 
 def test_register_when_name_is_new_can_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coopgroup.core.policies.registry._POLICIES._factories", {})
+    monkeypatch.setattr("coopgroup.core.policies.built_in._POLICIES._factories", {})
     register_policy("mine", SimplePolicy)
     assert (create_policy("mine"), policy_names()) == (SimplePolicy(), ("mine",))

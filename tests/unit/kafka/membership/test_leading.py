@@ -20,10 +20,9 @@ from coopgroup.core.member.events import RejoinRequested
 from coopgroup.core.model import GroupSnapshot, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
-from coopgroup.core.policies.base import Offer, Policy, RoundContext, StagedRound
-from coopgroup.core.policies.incremental import IncrementalPolicy
-from coopgroup.core.policies.simple import SimplePolicy
-from coopgroup.core.policies.state import PolicyState
+from coopgroup.core.policies.built_in import IncrementalPolicy, SimplePolicy
+from coopgroup.core.policies.memory import PolicyState
+from coopgroup.core.policies.policy import Offer, Policy, RoundContext, StagedRound
 from coopgroup.core.protocol.digests import resources_digest
 from coopgroup.core.protocol.subscription import read_subscription
 from coopgroup.core.session import (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from coopgroup.core.policies.registry import create_policy
+from coopgroup.core.policies.built_in import create_policy
 from coopgroup.pipeline.advice.cost import MoveCost, deferred, estimated_s, with_rations
 from coopgroup.pipeline.advice.history import Absence, Episode
 from coopgroup.simulator.scenario import Choice, How

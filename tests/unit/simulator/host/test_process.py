@@ -9,7 +9,7 @@ from coopgroup.core.leader import Lags
 from coopgroup.core.member import MemberState
 from coopgroup.core.model import NOBODY, GroupSnapshot, ResourceSet
 from coopgroup.core.model.resource_set import Int32Array
-from coopgroup.core.policies.base import Offer, RoundContext, StagedRound
+from coopgroup.core.policies.policy import Offer, RoundContext, StagedRound
 from coopgroup.policies import SimplePolicy
 from coopgroup.simulator.world.load import Load
 from coopgroup.telemetry import (

@@ -14,8 +14,8 @@ The assignors differ only in weights, speeds and limits: `lag-aware` keeps the c
 (KAFKA-5337) and exchanges lags, `drain-time` lets counts follow the speeds, and `weighted` levels
 connectors and tasks separately.
 
-Two searches for moves are different problems. The lag balance of policies (`policies.waiting.
-lag_moves`) takes a few steps towards the target of any assignor, so it may choose only moves that
+Two searches for moves are different problems. The lag balance of policies (`policies.balance`)
+takes a few steps towards the target of any assignor, so it may choose only moves that
 the target also wants. Module `quotas` levels counts: all resources weigh the same, so it finds the
 optimum by arithmetic instead of by search.
 """

@@ -3,7 +3,7 @@
 import pytest
 
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.policy import Policy
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy, SimplePolicy, Warmup
 from tests.support.warm_group import WarmGroup, partitions
 

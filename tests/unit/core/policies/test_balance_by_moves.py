@@ -9,8 +9,7 @@ import pytest
 from coopgroup.assignors import LagAwareAssignor
 from coopgroup.core.model import NOBODY, GroupSnapshot
 from coopgroup.core.model.resource_set import Int32Array
-from coopgroup.core.policies.balance import lag_loads
-from coopgroup.core.policies.waiting.lag_moves import lag_moves
+from coopgroup.core.policies.balance import lag_loads, lag_moves
 from coopgroup.policies import BalanceRule
 from tests.support.groups import Indices, by_member, claim, group_of, holder_of, lags_of
 

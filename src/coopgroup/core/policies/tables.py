@@ -15,6 +15,7 @@ from attrs import frozen
 if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray
 
+
 _0: Final = False
 _1: Final = True
 __: Final = None

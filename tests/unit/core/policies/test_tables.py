@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from coopgroup.core.policies.balance import LAG_STEPS
-from coopgroup.core.policies.table import DecisionTable
-from coopgroup.core.policies.waiting.losses import LOSS_ACTIONS
-from coopgroup.core.policies.waiting.moves import MOVE_MODES, MoveMode
-from coopgroup.core.policies.waiting.staging import RESOURCE_ACTIONS, ResourceAction
+from coopgroup.core.policies.losses import LOSS_ACTIONS
+from coopgroup.core.policies.moves import MOVE_MODES, MoveMode
+from coopgroup.core.policies.stage import RESOURCE_ACTIONS, ResourceAction
+from coopgroup.core.policies.tables import DecisionTable
 
 TABLES: dict[str, DecisionTable[Any]] = {
     "lags": LAG_STEPS,

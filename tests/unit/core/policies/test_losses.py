@@ -8,10 +8,9 @@ from uuid import UUID
 import pytest
 
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.policies.base import RoundContext
-from coopgroup.core.policies.unclaimed import find_unclaimed
-from coopgroup.core.policies.waiting.cases import find_cases
-from coopgroup.core.policies.waiting.newcomers import Newcomers
+from coopgroup.core.policies.facts import find_unclaimed
+from coopgroup.core.policies.losses import Newcomers, find_cases
+from coopgroup.core.policies.policy import RoundContext
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy
 from tests.support.groups import claim, group_of
 from tests.support.groups import indices_of_t as _t

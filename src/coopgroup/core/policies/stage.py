@@ -1,46 +1,202 @@
-"""A round of a waiting policy, shared by `DeferredPolicy` and `IncrementalPolicy`.
+"""The round of the built-in policies: from a target to the owner of each resource.
 
-Three steps, each in its own module: the losses and their waits (`losses`), the moves (`moves`), and
-the decision for each resource (`staging`).
+`offer_round` withholds the resources that wait, and `stage_round` decides. The table
+`RESOURCE_ACTIONS` says what happens to each resource.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
 from attrs import frozen
 
-from coopgroup.core.model import NOBODY
-from coopgroup.core.policies.base import Offer, StagedRound
-from coopgroup.core.policies.state import Holdings
-from coopgroup.core.policies.stopping import (
-    member_numbers,
+from coopgroup.core.model import NOBODY, RoundPlan
+from coopgroup.core.model.plan import revoked_claims
+from coopgroup.core.policies.balance import lag_moves
+from coopgroup.core.policies.facts import (
+    Unclaimed,
+    find_unclaimed,
+    may_keep,
     offered_owner,
+    remember_round,
     rightful_resources,
     stopping_claims,
 )
-from coopgroup.core.policies.unclaimed import Unclaimed, find_unclaimed, remember_round
-from coopgroup.core.policies.waiting.changes import changed_for_good
-from coopgroup.core.policies.waiting.lag_moves import lag_moves
-from coopgroup.core.policies.waiting.losses import Losses, follow_losses
-from coopgroup.core.policies.waiting.moves import (
+from coopgroup.core.policies.losses import Losses, follow_losses
+from coopgroup.core.policies.memory import Holdings, member_numbers
+from coopgroup.core.policies.moves import (
     MOVE_MODES,
     MoveMode,
+    changed_for_good,
     first_moves,
     less_even,
 )
-from coopgroup.core.policies.waiting.staging import Staging, keepable, stage_resources
-from coopgroup.core.policies.warming.taking import taken_over
+from coopgroup.core.policies.policy import Offer, StagedRound
+from coopgroup.core.policies.tables import DecisionTable, Row, _0, _1, __
+from coopgroup.core.policies.warmth import taken_over
 
 if TYPE_CHECKING:
-    from coopgroup.core.model import GroupSnapshot, RoundPlan
+    from coopgroup.core.model import GroupSnapshot
     from coopgroup.core.model.resource_set import BoolArray, Int32Array
     from coopgroup.core.policies.balance import BalanceRule
-    from coopgroup.core.policies.base import RoundContext
+    from coopgroup.core.policies.policy import RoundContext
 
-__all__ = ["Delays", "Ration", "offer_round", "stage_round"]
+
+# --- the decision about each resource -------------------------------------------------------------
+# From a target to a round, resource by resource, for every waiting policy.
+#
+# A claim counts as ownership until it is given up. A resource that could stay with its owner moves
+# only if moves are allowed. A free resource is granted immediately. This module does not know why a
+# resource waits or how many moves are allowed.
+#
+# Legend of the table `RESOURCE_ACTIONS`, one decision for each resource:
+#
+#     claimed   a member claims it, rightfully or not
+#     keepable  it has a rightful owner that subscribes to it, and it exists
+#     wanted    the target is that owner
+#     moves     it may be taken from its owner in this round
+#     waits     it is lost and waits for its owner
+#     forming   it was never owned, and the first members of the group wait for others
+#     withheld  a member with an unreadable subscription may own it
+
+
+_TIMEOUT_MS_MAX: Final = 2**31 - 1
+
+
+class ResourceAction(Enum):
+    """The decision about a resource in a round."""
+
+    KEEP = "stays with its owner"
+    STOP = "is stopped by all members that claim it"
+    GRANT = "is granted"
+    DEFER = "waits for the owner that lost it"
+    HOLD = "waits while the group forms"
+    WITHHOLD = "waits until a member that could not be read has been assigned nothing"
+
+
+# fmt: off
+RESOURCE_ACTIONS: Final = DecisionTable(
+    columns=("claimed", "keepable", "wanted", "moves", "waits", "forming", "withheld"),
+    rows=(
+        #          claimed keepable wanted moves waits forming withheld
+        Row("@A", (_1,     _1,      _1,    __,   __,   __,     __), ResourceAction.KEEP),
+        Row("@B", (_1,     _1,      _0,    _0,   __,   __,     __), ResourceAction.KEEP),
+        Row("@C", (_1,     _1,      _0,    _1,   __,   __,     __), ResourceAction.STOP),
+        Row("@D", (_1,     _0,      __,    __,   __,   __,     __), ResourceAction.STOP),
+        Row("@E", (_0,     __,      __,    __,   _1,   __,     __), ResourceAction.DEFER),
+        Row("@F", (_0,     __,      __,    __,   _0,   _1,     __), ResourceAction.HOLD),
+        Row("@G", (_0,     __,      __,    __,   _0,   _0,     _1), ResourceAction.WITHHOLD),
+        Row("@H", (_0,     __,      __,    __,   _0,   _0,     _0), ResourceAction.GRANT),
+    ),
+)
+# fmt: on
+"""
+@A: Retained. Its owner continues to work during the rebalance. Other claims are stale, and those
+    members stop it.
+@B: The target is another member, but the move must wait: for the return of a lost owner (Design II,
+    "In this case there should be no RevokeTopicPartitions") or for its turn (Design III).
+@C: The first of the two steps of a move: revoke now, assign when no member claims it any more.
+@D: Mandatory. It no longer exists, its owner no longer subscribes, or equal claims cancel each
+    other (KIP-792). No delay and no ration postpones this.
+@E: Lost, and its owner is still expected.
+@F: KIP-134: the first member of a group does not start with everything.
+@G: A member with an unreadable subscription may be working on it.
+@H: Free: created, given up, or lost by an owner that returned or did not return in time.
+"""
+
+
+@frozen(kw_only=True, eq=False)
+class Staging:
+    """The policy's decisions before the table is applied; R resources, K claims.
+
+    Attributes:
+        target: int32 (R,): where the assignor wants each resource, or `NOBODY`.
+        receiver: int32 (R,): member that gets the resource if it is free.
+        may_keep: bool (R,): `may_keep` of the group.
+        moves: bool (R,): may be taken from an owner that could keep it.
+        settled: whether a resource that goes elsewhere than to its target stays there for now.
+        waits: bool (R,): waits for its owner.
+        waiting_for_members: bool (R,): withheld while the group forms.
+        told: bool (K,): claims that an earlier round revoked.
+        due_ms: when the next round should start even if nothing happens, None for never.
+        wait_ends_ms: end of the first wait for a lost owner or for the group's first members; None
+            without one. An earlier `due_ms` is for moves.
+        now_ms: the leader's clock.
+    """
+
+    target: Int32Array
+    receiver: Int32Array
+    may_keep: BoolArray
+    moves: BoolArray
+    settled: bool
+    waits: BoolArray
+    waiting_for_members: BoolArray
+    told: BoolArray
+    due_ms: int | None
+    wait_ends_ms: int | None
+    now_ms: int
+
+
+def stage_resources(group: GroupSnapshot, unclaimed: Unclaimed, staging: Staging) -> RoundPlan:
+    """Apply the table to every resource and return the plan.
+
+    Args:
+        group: the group.
+        unclaimed: result of `find_unclaimed` for the group.
+        staging: the decisions so far.
+    """
+    claimed = group.claimed()
+    facts = {
+        "claimed": claimed,
+        "keepable": staging.may_keep,
+        "wanted": group.owner == staging.target,
+        "moves": staging.moves,
+        "waits": staging.waits,
+        "forming": staging.waiting_for_members,
+        "withheld": unclaimed.withheld,
+    }
+    assigned = np.full(len(group.resources), NOBODY, dtype=np.int32)
+    kept = RESOURCE_ACTIONS.decide_each(ResourceAction.KEEP, **facts)
+    assigned[kept] = group.owner[kept]
+    granted = RESOURCE_ACTIONS.decide_each(ResourceAction.GRANT, **facts)
+    assigned[granted] = staging.receiver[granted]
+    waiting_for_members = RESOURCE_ACTIONS.decide_each(ResourceAction.HOLD, **facts)
+    lost = RESOURCE_ACTIONS.decide_each(ResourceAction.DEFER, **facts) & group.subscribed()
+    stops = revoked_claims(group, assigned)
+    again = stops & staging.told
+    waiting = (
+        (staging.target != NOBODY) & (assigned != staging.target) & ~waiting_for_members & ~lost
+    )
+    soon = waiting & (unclaimed.withheld | (granted & (not staging.settled)))
+    if staging.settled:
+        waiting &= ~granted  # already granted, so no member has to release it
+    follow_up = bool((stops & ~again).any() or soon.any())
+    silent = follow_up or again.any()
+    rejoin_in_ms = None if silent else _remaining_ms(staging.due_ms, staging.now_ms)
+    loss_ends_in_ms = None if silent else _remaining_ms(staging.wait_ends_ms, staging.now_ms)
+    return RoundPlan(
+        target=staging.target,
+        assigned=assigned,
+        follow_up=follow_up,
+        rejoin_in_ms=rejoin_in_ms,
+        loss_ends_in_ms=loss_ends_in_ms,
+        lost=lost,
+        created=unclaimed.created & (assigned != NOBODY),
+        waiting=waiting,
+        waiting_for_members=waiting_for_members & group.subscribed(),
+        stopping=again,
+    )
+
+
+def _remaining_ms(until_ms: int | None, now_ms: int) -> int | None:
+    """Return the remaining time to announce: at least 1, or None."""
+    return None if until_ms is None else min(max(until_ms - now_ms, 1), _TIMEOUT_MS_MAX)
+
+
+# --- the round ------------------------------------------------------------------------------------
 
 
 @frozen(kw_only=True)
@@ -76,14 +232,14 @@ class _Outlook:
     Attributes:
         unclaimed: why each unclaimed resource is unclaimed.
         losses: resources that wait, and resources that return to their owner.
-        stopping: bool (K,): claims that an earlier round revoked.
+        told: bool (K,): claims that an earlier round revoked.
         initial_until_ms: until when resources that were never owned are withheld, None for not at
             all.
     """
 
     unclaimed: Unclaimed
     losses: Losses
-    stopping: BoolArray
+    told: BoolArray
     initial_until_ms: int | None
 
 
@@ -111,7 +267,7 @@ def offer_round(group: GroupSnapshot, context: RoundContext, delays: Delays) -> 
     """Withhold resources that wait for their owner, and name the owners of the others."""
     outlook = _look(group, context, delays)
     return Offer(
-        owner=_offered(group, outlook.stopping, outlook.losses),
+        owner=_offered(group, outlook.told, outlook.losses),
         withheld_from_assignor=outlook.losses.waits.copy(),
         facts=outlook,
     )
@@ -140,15 +296,15 @@ def stage_round(
     # A policy that wraps this one may make an offer of its own.
     facts = offer.facts
     outlook = facts if isinstance(facts, _Outlook) else _look(group, context, delays)
-    could_stay = keepable(group)
+    keeps = may_keep(group)
     restored_to = outlook.losses.restored_to
     # A returning member gets all its resources immediately, even if the target has changed.
     # Exception: the group is making room for an additional member, which would take them away in
     # the next round.
     returns = group.may_hold(restored_to) & ~((target != NOBODY) & outlook.losses.joined)
-    recipient = np.where(returns, restored_to, target).astype(np.int32)
-    stopping = rightful_resources(group, outlook.stopping) & could_stay
-    kept = np.where(could_stay & ~stopping, group.owner, recipient).astype(np.int32)
+    receiver = np.where(returns, restored_to, target).astype(np.int32)
+    told = rightful_resources(group, outlook.told) & keeps
+    kept = np.where(keeps & ~told, group.owner, receiver).astype(np.int32)
     begun = _begun(group, context, outlook, delays)
     blind = context.state is None or context.state.blind
     waits = outlook.losses.wait_until_ms is not None
@@ -163,8 +319,8 @@ def stage_round(
     )
     if mode is MoveMode.MOVE:
         returned = _given_up(group, context, restored_to) & (target != NOBODY)
-        recipient = np.where(returned, target, recipient).astype(np.int32)
-    candidates = could_stay & (group.owner != target) & ~stopping
+        receiver = np.where(returned, target, receiver).astype(np.int32)
+    candidates = keeps & (group.owner != target) & ~told
     if mode is MoveMode.REST:
         candidates &= _planned(group, context)
     promised = _promised(group, context) if mode is not MoveMode.MOVE else _to_nobody(group)
@@ -172,8 +328,8 @@ def stage_round(
         evened_out = _evening_out(group, target, context, candidates, balance)
         candidates &= evened_out != NOBODY
         promised = np.where(candidates, evened_out, promised).astype(np.int32)
-    recipient = np.where(group.may_hold(promised), promised, recipient).astype(np.int32)
-    held = _held(context, candidates, recipient)
+    receiver = np.where(group.may_hold(promised), promised, receiver).astype(np.int32)
+    held = _held(context, candidates, receiver)
     now = np.where(held, group.owner, target).astype(np.int32)  # what this round can reach
     moves = _rationed(group, now, context, candidates & ~held, ration)
     waiting_for_members = outlook.unclaimed.created & (outlook.initial_until_ms is not None)
@@ -183,14 +339,14 @@ def stage_round(
     )
     due_ms = _earliest(wait_ends_ms, moves.due_ms if moves.pending else None)
     staging = Staging(
-        target=np.where(held, recipient, target).astype(np.int32),
-        recipient=recipient,
-        keepable=could_stay | held,
-        moves=moves.chosen | stopping,
+        target=np.where(held, receiver, target).astype(np.int32),
+        receiver=receiver,
+        may_keep=keeps | held,
+        moves=moves.chosen | told,
         settled=mode is not MoveMode.MOVE,
         waits=outlook.losses.waits,
         waiting_for_members=waiting_for_members,
-        stopping=outlook.stopping,
+        told=outlook.told,
         due_ms=due_ms,
         wait_ends_ms=wait_ends_ms,
         now_ms=context.now_ms,
@@ -214,28 +370,28 @@ def stage_round(
 def _look(group: GroupSnapshot, context: RoundContext, delays: Delays) -> _Outlook:
     unclaimed = find_unclaimed(group, context)
     losses = follow_losses(group, context, unclaimed, delays.loss_ms)
-    stopping = stopping_claims(group, context)
+    told = stopping_claims(group, context)
     if context.warmth is not None:
-        owner = _offered(group, stopping, losses)
+        owner = _offered(group, told, losses)
         losses = losses.without(
             group, taken_over(context.warmth, owner, losses.waits), context.now_ms
         )
     return _Outlook(
         unclaimed=unclaimed,
         losses=losses,
-        stopping=stopping,
+        told=told,
         initial_until_ms=_initial_until_ms(group, context, delays.initial_ms),
     )
 
 
-def _offered(group: GroupSnapshot, stopping: BoolArray, losses: Losses) -> Int32Array:
+def _offered(group: GroupSnapshot, told: BoolArray, losses: Losses) -> Int32Array:
     """Return the owners as the assignor should see them, with those that are back: int32 (R,)."""
-    owner = offered_owner(group, stopping)
+    owner = offered_owner(group, told)
     returns = losses.restored_to != NOBODY
     return np.where(returns, losses.restored_to, owner).astype(np.int32)
 
 
-def _held(context: RoundContext, candidates: BoolArray, recipient: Int32Array) -> BoolArray:
+def _held(context: RoundContext, candidates: BoolArray, receiver: Int32Array) -> BoolArray:
     """Return the resources that stay with their owner until their receiver is warm: bool (R,).
 
     Resources of a member that hands over are among them. Its other resources move at once, outside
@@ -244,7 +400,7 @@ def _held(context: RoundContext, candidates: BoolArray, recipient: Int32Array) -
     warmth = context.warmth
     if warmth is None:
         return np.zeros_like(candidates)
-    return (candidates | warmth.leaving) & warmth.waits_for(recipient)
+    return (candidates | warmth.leaving) & warmth.waits_for(receiver)
 
 
 def _earliest(*times_ms: int | None) -> int | None:
@@ -264,7 +420,7 @@ def _begun(group: GroupSnapshot, context: RoundContext, outlook: _Outlook, delay
     return (
         state.moves_pending
         or outlook.losses.expired
-        or changed_for_good(group, state, outlook.unclaimed, outlook.stopping)
+        or changed_for_good(group, state, outlook.unclaimed, outlook.told)
     )
 
 

@@ -13,12 +13,15 @@ import attrs
 import numpy as np
 from attrs import field, frozen
 
-from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model import EMPTY, NOBODY, ResourceSet
 from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
 from coopgroup.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from coopgroup.core.model import GroupSnapshot
+
 
 _STATE_VERSION: Final = 4
 _GENERATION_MAX: Final = 2**31 - 1
@@ -225,6 +228,42 @@ class PolicyState:
         The leader looks at them in every step.
         """
         return tuple((given, one) for given in self.given for one in given.revoked)
+
+
+def member_numbers(group: GroupSnapshot, member_ids: tuple[str, ...]) -> Int32Array:
+    """Return the numbers in this group of another round's members, `NOBODY` for absent ones.
+
+    Args:
+        group: the group.
+        member_ids: N member ids.
+
+    Returns:
+        int32 (N + 1,): the last entry is `NOBODY`, so that `NOBODY` as an index stays `NOBODY`.
+    """
+    number_of = group.number_of_member
+    numbers = [number_of.get(member, NOBODY) for member in member_ids]
+    return np.array([*numbers, NOBODY], dtype=np.int32)
+
+
+def returned_numbers(group: GroupSnapshot, state: PolicyState, there: Int32Array) -> Int32Array:
+    """Return the numbers of the last round's members, and of returned static ones: int32 (N + 1,).
+
+    A static member that was fenced returns under another member id.
+
+    Args:
+        group: the group.
+        state: the leader's memory of a last round with N members.
+        there: int32 (N + 1,), `member_numbers` of these members.
+    """
+    instance_of = dict(state.instance_ids)
+    if not instance_of:
+        return there
+    by_instance = {m.instance_id: number for number, m in enumerate(group.members)}
+    numbers = there.copy()
+    for position, member_id in enumerate(state.members):
+        if there[position] == NOBODY and member_id in instance_of:
+            numbers[position] = by_instance.get(instance_of[member_id], NOBODY)
+    return numbers
 
 
 def state_to_json(state: PolicyState) -> dict[str, Any]:

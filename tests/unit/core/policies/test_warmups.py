@@ -7,7 +7,7 @@ import pytest
 from coopgroup.assignors import RangeAssignor, StickyAssignor
 from coopgroup.core.model import GroupSnapshot
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
-from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.policy import Policy
 from coopgroup.errors import ConfigurationError
 from coopgroup.policies import (
     DeferredPolicy,

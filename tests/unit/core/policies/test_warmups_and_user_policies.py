@@ -11,7 +11,7 @@ from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.leader import Lags, RoundDecision, TopicMetadata, decide_round
 from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet
 from coopgroup.core.model.resource_set import Int32Array
-from coopgroup.core.policies.base import Policy
+from coopgroup.core.policies.policy import Policy
 from coopgroup.policies import (
     Holdings,
     IncrementalPolicy,

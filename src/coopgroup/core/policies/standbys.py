@@ -16,17 +16,11 @@ import numpy as np
 from attrs import define, frozen
 
 from coopgroup.core.model import NOBODY
-from coopgroup.core.policies.warming.pairs import (
-    holds,
-    keys_of,
-    members_of,
-    resources_of,
-)
+from coopgroup.core.policies.warmth import holds, keys_of, members_of, resources_of
 
 if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
-    from coopgroup.core.policies.warming.option import Warmup
-    from coopgroup.core.policies.warming.warmth import Warmth
+    from coopgroup.core.policies.warmth import Warmth, Warmup
 
 
 @define(eq=False)
@@ -81,13 +75,13 @@ class Standbys:
     Attributes:
         warmth: facts of the round.
         assigned: int32 (R,): owners after the round.
-        goal: int32 (R,): receivers of unfinished moves, `NOBODY` without one.
+        receiver: int32 (R,): receivers of unfinished moves, `NOBODY` without one.
         refused: pairs that must not warm up.
     """
 
     warmth: Warmth
     assigned: Int32Array
-    goal: Int32Array
+    receiver: Int32Array
     refused: Int64Array
 
     def kept(self) -> tuple[Int64Array, Int64Array]:
@@ -127,13 +121,13 @@ class Standbys:
         for resource in np.flatnonzero(missing > 0).tolist():
             if not open_:
                 break
-            owner, goal = int(self.assigned[resource]), int(self.goal[resource])
+            owner, receiver = int(self.assigned[resource]), int(self.receiver[resource])
             for _ in range(int(missing[resource])):
                 candidates = [
                     member
                     for member in open_
                     if member in able[names[resource]]
-                    and member not in (owner, goal)
+                    and member not in (owner, receiver)
                     and resource * len(group.members) + member not in taken
                 ]
                 if not candidates:
@@ -154,7 +148,9 @@ class Standbys:
         """Remove pairs whose member owns the resource after the round, or receives it."""
         group = self.warmth.group
         resources, members = resources_of(group, keys), members_of(group, keys)
-        other: BoolArray = (self.assigned[resources] != members) & (self.goal[resources] != members)
+        other: BoolArray = (self.assigned[resources] != members) & (
+            self.receiver[resources] != members
+        )
         return keys[other]
 
     def _nearness(self, keys: Int64Array) -> Int64Array:
@@ -175,7 +171,7 @@ class Standbys:
             group.resources.name_numbers
         ]
         possible = possible - warmth.is_able(self.assigned)
-        receives = warmth.is_able(self.goal) & (self.goal != self.assigned)
+        receives = warmth.is_able(self.receiver) & (self.receiver != self.assigned)
         possible = possible - receives
         wanted = np.minimum(possible, warmth.option.standbys)
         wanted[(self.assigned == NOBODY) | ~group.assignable] = 0

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from coopgroup.core.model import GroupSnapshot, ResourceSet
-from coopgroup.core.policies.unclaimed import departed_members
+from coopgroup.core.policies.facts import departed_members
 from coopgroup.policies import (
     Claims,
     Holdings,

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from coopgroup.core.model.lags import Lags
     from coopgroup.core.model.plan import RoundPlan
     from coopgroup.core.model.resource_set import BoolArray, Int32Array
-    from coopgroup.core.policies.state import PolicyState
-    from coopgroup.core.policies.warming.warmth import Warmth
+    from coopgroup.core.policies.memory import PolicyState
+    from coopgroup.core.policies.warmth import Warmth
 
 
 @frozen(kw_only=True)

@@ -1,27 +1,12 @@
-"""Unclaimed resources: why they are free, and whether they may be granted.
+"""The facts of a round, before any decision.
 
-Every policy needs the same two answers:
+Three questions about the claims of a group, each answered once:
 
-1. Why is it unclaimed? It was never owned (created), its owner departed (lost), or its owner had to
-   stop it (released).
-2. Can a member with an unreadable subscription own it? Then it is withheld for one round.
+- Which resources may their owners keep (`may_keep`)?
+- Which claims were revoked by an earlier round, and still exist (`stopping_claims`)?
+- Which resources are unclaimed, and why (`find_unclaimed`)?
 
-Theory of operation. A leader that led the last round knows from its state which resources were ever
-owned. A leader without a state uses the rule of Design II: a topic that is missing from all claims
-is a new subscription, and a missing part of a topic is the share of a departed member.
-
-    in state: released  granted  known   departed  topic claimed    result
-              yes       -        -       -         -                released
-              no        yes      -       no        -                created  (a missed sync)
-              no        yes      -       yes       -                lost
-              no        no       yes     -         -                lost
-              no        no       no      -         -                created
-    no state: -         -        -       -         yes              lost
-              -         -        -       -         no               created (or after a broker)
-
-`granted` means granted for the first time in the last round. If all members of that round are
-present and the resource is unclaimed, its new owner missed its SyncGroup and never started it
-(KAFKA-9848: a missed sync is not a departure).
+`remember_round` writes the memory from which the next round answers them.
 """
 
 from __future__ import annotations
@@ -33,13 +18,130 @@ from attrs import frozen
 
 from coopgroup.core.model import NOBODY
 from coopgroup.core.model.plan import revoked_claims
-from coopgroup.core.policies.state import Claims, Holdings, PolicyState
-from coopgroup.core.policies.stopping import member_numbers
+from coopgroup.core.model.replacing import replaced
+from coopgroup.core.policies.memory import Claims, Holdings, PolicyState, member_numbers
 
 if TYPE_CHECKING:
     from coopgroup.core.model import GroupSnapshot, ResourceSet
     from coopgroup.core.model.resource_set import BoolArray, Int32Array
-    from coopgroup.core.policies.base import RoundContext
+    from coopgroup.core.policies.policy import RoundContext
+
+
+def may_keep(group: GroupSnapshot) -> BoolArray:
+    """Return the resources that could stay with their rightful owner: bool (R,)."""
+    return group.may_hold(group.owner) & group.assignable
+
+
+# --- claims that an earlier round revoked ---------------------------------------------------------
+# A heavy resource can need minutes to stop, and its member rejoins meanwhile for the resources that
+# have stopped. Such a claim is revoked again for its member only. While only such claims remain, no
+# member rejoins immediately; otherwise a slow stop would cause a loop of rounds. The assignor sees
+# the resource as free, so that it still goes to its planned owner.
+
+
+def stopping_claims(group: GroupSnapshot, context: RoundContext) -> BoolArray:
+    """Return the claims that an earlier round of this leader revoked: bool (K,)."""
+    state = context.state
+    claimed = np.zeros(group.claim_members.size, dtype=np.bool_)
+    if state is None or not state.stopping.resource.size or not claimed.size:
+        return claimed
+    members = member_numbers(group, state.members)[state.stopping.claimant].astype(np.int64)
+    positions = group.resources.positions(state.stopping.resources)[state.stopping.resource]
+    there = (members != NOBODY) & (positions >= 0)
+    # Both ascend, because resources and member ids have one order under any numbering.
+    told = positions[there] * len(group.members) + members[there]
+    claims = group.claim_resources.astype(np.int64) * len(group.members) + group.claim_members
+    found = np.searchsorted(claims, told)
+    found = np.minimum(found, claims.size - 1)
+    claimed[found[claims[found] == told]] = True
+    return claimed
+
+
+def with_holders_rights(group: GroupSnapshot, context: RoundContext) -> GroupSnapshot:
+    """Return the group with the rights of holders restored against revoked claims.
+
+    A member that rejoins before it has stopped a revoked claim makes the claim in the newest
+    generation. The holder that the last round chose is still the owner, if only revoked claims
+    stand against it.
+
+    Args:
+        group: the group, claims resolved.
+        context: context of the round.
+    """
+    stopping = stopping_claims(group, context)
+    if context.state is None or not stopping.any():
+        return group
+    positions, claimants = group.claim_resources, group.claim_members
+    given_up = np.zeros(len(group.resources), dtype=np.bool_)
+    given_up[positions[stopping]] = True
+    others = np.bincount(positions[~stopping], minlength=len(group.resources))
+    held = context.state.holdings
+    there = member_numbers(group, context.state.members)
+    holder = group.aligned(held.resources, there[held.holder])
+    claim = (
+        ~stopping
+        & (claimants == holder[positions])
+        & given_up[positions]
+        & (others[positions] == 1)
+    )
+    owner, contested = group.owner.copy(), group.contested.copy()
+    owner[positions[claim]] = claimants[claim]
+    contested[positions[claim]] = False
+    return replaced(group, owner=owner, contested=contested)
+
+
+def rightful_resources(group: GroupSnapshot, claims: BoolArray) -> BoolArray:
+    """Return the resources that the rightful owner claims by one of the given claims.
+
+    Args:
+        group: the group with K claims and R resources.
+        claims: bool (K,).
+
+    Returns:
+        bool (R,).
+    """
+    mask = np.zeros(len(group.resources), dtype=np.bool_)
+    positions = group.claim_resources[claims]
+    mask[positions[group.owner[positions] == group.claim_members[claims]]] = True
+    return mask
+
+
+def offered_owner(group: GroupSnapshot, stopping: BoolArray) -> Int32Array:
+    """Return the owners as the assignor should see them: int32 (R,).
+
+    Args:
+        group: the group.
+        stopping: bool (K,): `stopping_claims` of the group.
+    """
+    if not stopping.any():
+        return group.owner
+    owner: Int32Array = np.where(rightful_resources(group, stopping), NOBODY, group.owner)
+    return owner.astype(np.int32)
+
+
+# --- unclaimed resources --------------------------------------------------------------------------
+# Every policy needs the same two answers:
+#
+# 1. Why is it unclaimed? It was never owned (created), its owner departed (lost), or its owner had
+#    to stop it (released).
+# 2. Can a member with an unreadable subscription own it? Then it is withheld for one round.
+#
+# Theory of operation. A leader that led the last round knows from its state which resources were
+# ever owned. A leader without a state uses the rule of Design II: a topic that is missing from all
+# claims is a new subscription, and a missing part of a topic is the share of a departed member.
+#
+#     in state: released  granted  known   departed  topic claimed    result
+#               yes       -        -       -         -                released
+#               no        yes      -       no        -                created  (a missed sync)
+#               no        yes      -       yes       -                lost
+#               no        no       yes     -         -                lost
+#               no        no       no      -         -                created
+#     no state: -         -        -       -         yes              lost
+#               -         -        -       -         no               created (or after a broker)
+#
+# `granted` means granted for the first time in the last round. If all members of that round are
+# present and the resource is unclaimed, its new owner missed its SyncGroup and never started it
+# (KAFKA-9848: a missed sync is not a departure).
 
 
 @frozen(kw_only=True, eq=False)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from coopgroup.core.model import ResourceSet, resolve_claims
-from coopgroup.core.policies.base import Policy
-from coopgroup.core.policies.warming.bundles import Bundles, bundles_of
+from coopgroup.core.policies.bundles import Bundles, bundles_of
+from coopgroup.core.policies.policy import Policy
 from coopgroup.policies import DeferredPolicy, SimplePolicy, Warmup
 from tests.support.groups import claim, group_of
 from tests.support.warm_group import WarmGroup

@@ -1,0 +1,693 @@
+"""What departed members left behind: who gets it, and how long it waits (Design II).
+
+Three parts, in this order: the losses of a round and their resources, the new members that may
+replace departed ones, and the decision about each loss.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+from attrs import define, field, frozen
+
+from coopgroup.core.model import NOBODY
+from coopgroup.core.model.resource_set import numbers_in
+from coopgroup.core.policies.memory import (
+    NO_HOLDINGS,
+    Holdings,
+    Loss,
+    member_numbers,
+    returned_numbers,
+)
+from coopgroup.core.policies.tables import DecisionTable, Row, _0, _1, __
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from coopgroup.core.model import GroupMember, GroupSnapshot
+    from coopgroup.core.model.resource_set import BoolArray, Int32Array
+    from coopgroup.core.policies.facts import Unclaimed
+    from coopgroup.core.policies.memory import PolicyState
+    from coopgroup.core.policies.policy import RoundContext
+
+
+# --- the losses of a round ------------------------------------------------------------------------
+# Find the losses of a round, and the unclaimed resources of each loss.
+#
+# A resource is part of at most one loss. A loss keeps its first deadline. A loss is forgotten when
+# a member claims its resources, not when they are granted. Without rounds members show no claims.
+# If a member was granted a loss and kept it for as long as a loss may wait, it has worked on the
+# resources all that time; its departure is then a new loss.
+#
+# Theory of operation. A leader that led the last round knows each resource's holder. An unclaimed
+# resource is treated as follows:
+#
+#     holder is present      it gets its own back immediately. It missed its SyncGroup, or was
+#                            fenced and returned with the same member id (KAFKA-9848: not a
+#                            departure)
+#     in a known loss        the loss decides, with its deadline. Exception: a static holder that
+#                            returned with another member id gets its own back. It is no additional
+#                            member, so it would stay without a share if another member got it
+#     holder has departed    a new loss of this holder
+#     holder is unknown      a loss of an unknown owner; this includes every loss for a leader that
+#                            did not lead the last round. A member that counts as the owner of a
+#                            part is its owner from then on
+
+
+@frozen(kw_only=True, eq=False)
+class LossCases:
+    """Losses of a round, in a group with R resources.
+
+    Attributes:
+        losses: sorted by deadline and owner.
+        number: int32 (R,): number of each unclaimed resource's loss, `NOBODY` for none.
+        holder: int32 (R,): holder in the last round that is present, if the resource is unclaimed;
+            otherwise `NOBODY`.
+        dealt: int32 (R,): member that counts as the unknown owner of a lost resource, or `NOBODY`.
+    """
+
+    losses: tuple[Loss, ...]
+    number: Int32Array
+    holder: Int32Array
+    dealt: Int32Array
+
+
+def find_cases(
+    group: GroupSnapshot,
+    context: RoundContext,
+    unclaimed: Unclaimed,
+    newcomers: Newcomers,
+    delay_ms: int,
+) -> LossCases:
+    """Find the losses of a round.
+
+    Args:
+        group: the group with R resources.
+        context: context of the round.
+        unclaimed: result of `find_unclaimed` for the group.
+        newcomers: new members of the group.
+        delay_ms: how long a new loss waits for its owner.
+    """
+    losses: list[Loss] = []
+    number = np.full(len(group.resources), NOBODY, dtype=np.int32)
+    holder = number
+    if context.state is not None:
+        losses, number, holder = _of_state(group, context, context.state, delay_ms)
+    orphaned = unclaimed.lost & (number == NOBODY) & (holder == NOBODY)
+    if orphaned.any():
+        number = np.where(orphaned, len(losses), number)
+        losses.append(_loss_of_unknown(group, context, delay_ms))
+    dealt = newcomers.share_out(group, orphaned)
+    takers = numbers_in(dealt)
+    if takers.size:
+        number = np.where(dealt == NOBODY, number, len(losses) + np.searchsorted(takers, dealt))
+        losses.extend(_share_of(losses[-1], group.members[taker]) for taker in takers.tolist())
+    order = sorted(
+        range(len(losses)),
+        key=lambda position: (losses[position].deadline_ms, losses[position].owner or ""),
+    )
+    rank = np.full(len(losses) + 1, NOBODY, dtype=np.int32)
+    rank[order] = np.arange(len(order))
+    return LossCases(
+        losses=tuple(losses[position] for position in order),
+        number=rank[number],
+        holder=holder,
+        dealt=dealt,
+    )
+
+
+def remembered_losses(
+    group: GroupSnapshot,
+    losses: tuple[Loss, ...],
+    number: Int32Array,
+    waits: BoolArray,
+    now_ms: int,
+) -> tuple[tuple[Loss, ...], Holdings]:
+    """Return what the next round must know about the losses.
+
+    If a part of a loss was granted while the rest waits, the part becomes a loss of its own,
+    because it is proved by its own grant.
+
+    Args:
+        group: the group with R resources.
+        losses: L losses.
+        number: int32 (R,): number of each resource's loss, `NOBODY` for none.
+        waits: bool (R,): which resources wait; the others were granted.
+        now_ms: the leader's clock.
+    """
+    part = number != NOBODY
+    key_of = np.where(part, 2 * number + waits, NOBODY).astype(np.int32)
+    keys = numbers_in(key_of)
+    place_of = np.full(2 * len(losses), NOBODY, dtype=np.int32)
+    place_of[keys] = np.arange(keys.size)
+    split = tuple(
+        attrs.evolve(losses[key // 2], given_ms=None if key % 2 else now_ms)
+        for key in keys.tolist()
+    )
+    return split, Holdings(resources=group.resources.take(part), holder=place_of[key_of[part]])
+
+
+def _of_state(
+    group: GroupSnapshot, context: RoundContext, state: PolicyState, delay_ms: int
+) -> tuple[list[Loss], Int32Array, Int32Array]:
+    """Return the losses that a leader knows, each resource's loss, and each resource's holder."""
+    unclaimed = group.assignable & ~group.claimed()
+    then = np.where(
+        unclaimed, group.aligned(state.holdings.resources, state.holdings.holder), NOBODY
+    )
+    there = member_numbers(group, state.members)
+    holder = there[then]
+    departed = np.where(holder == NOBODY, then, NOBODY)
+    number = np.where(unclaimed, group.aligned(state.lost.resources, state.lost.holder), NOBODY)
+    proved = [
+        loss.given_ms is not None and context.now_ms - loss.given_ms >= delay_ms
+        for loss in state.losses
+    ]
+    number[(departed != NOBODY) & np.array([*proved, False])[number]] = NOBODY
+    number[_of_larger_shares(state, departed, number)] = NOBODY
+    departed[number != NOBODY] = NOBODY
+    # A static holder is never additional. It would stay without a share if the loss decided.
+    holder = np.where(number != NOBODY, returned_numbers(group, state, there)[then], holder)
+    owners = numbers_in(departed)
+    number_of = np.full(len(state.members) + 1, NOBODY, dtype=np.int32)
+    number_of[owners] = len(state.losses) + np.arange(owners.size)
+    instance_of = dict(state.instance_ids)
+    fresh = [
+        Loss(
+            owner=state.members[owner],
+            instance_id=instance_of.get(state.members[owner]),
+            deadline_ms=context.now_ms + delay_ms,
+        )
+        for owner in owners.tolist()
+    ]
+    number = np.where(departed != NOBODY, number_of[departed], number).astype(np.int32)
+    return [*state.losses, *fresh], number, holder
+
+
+def _of_larger_shares(state: PolicyState, departed: Int32Array, number: Int32Array) -> BoolArray:
+    """Return the resources of known losses that departed members had beside others: bool (R,).
+
+    A member that counted as an owner can get more than the loss. If it departs before it claims
+    anything, its whole share is one new loss. With two losses, two newcomers would each replace a
+    departed member, although only one departed, and both would keep too little.
+
+    Args:
+        state: the leader's memory of a last round with N members.
+        departed: int32 (R,): departed holder of each unclaimed resource.
+        number: int32 (R,): number of each resource's known loss.
+    """
+    beside = np.zeros(len(state.members) + 1, dtype=np.bool_)
+    beside[departed[(departed != NOBODY) & (number == NOBODY)]] = True
+    in_time = np.array([one.given_ms is not None and not one.given_late for one in state.losses])
+    larger: BoolArray = (number != NOBODY) & beside[departed]
+    larger[larger] = in_time[number[larger]]
+    return larger
+
+
+def _loss_of_unknown(group: GroupSnapshot, context: RoundContext, delay_ms: int) -> Loss:
+    """Return a loss that began before this leader looked, with the delay that members know.
+
+    The rest of a pause between moves does not count: members that know nothing else know of no
+    loss, so this loss is new.
+    """
+    remaining = [m.loss_ends_in_ms for m in group.members if m.loss_ends_in_ms is not None]
+    return Loss(
+        owner=None,
+        instance_id=None,
+        deadline_ms=context.now_ms + min([*remaining, delay_ms]),
+    )
+
+
+def _share_of(loss: Loss, taker: GroupMember) -> Loss:
+    """Return the part of a loss of an unknown owner whose owner a member counts as.
+
+    As parts of one loss, the shares of two takers that both depart would go to one newcomer.
+    """
+    return attrs.evolve(loss, owner=taker.member_id, instance_id=taker.instance_id)
+
+
+# --- new members ----------------------------------------------------------------------------------
+# New members since the last round, and which of them may replace a departed member.
+#
+# A member with a rightful claim is not new, because it brings its own resources. A member with a
+# static id never replaces another one. A new member that replaces no departed member is additional,
+# and the others make room for it immediately.
+#
+# A leader that did not lead the last round cannot tell which members are new. It uses the heuristic
+# of Design II: "looking for a member that has no previous assignments (assuming there's enough
+# members that they should have had an assignment)". These members count as the owners of the
+# unclaimed resources. A member that knows of a delay was present when the delay was announced, so
+# the group does not wait for it.
+
+
+_DYNAMIC_ID: Final = re.compile(
+    r"(?P<client>.*)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL
+)
+_ONE_AT_LEAST: Final = 1 - 1e-9  # tolerance, because shares are sums of fractions
+
+
+@frozen(kw_only=True, eq=False)
+class Newcomers:
+    """The new members of a group since the last round.
+
+    Attributes:
+        anonymous: numbers of new members without a static id, by the class of their subscription;
+            classes in the order of their first new member, numbers ascending.
+        subscribed: bool (C, names): whether a class subscribes to a name.
+        by_instance: members with a static id, by that id.
+        others: numbers of new members with a static id that the last round did not have.
+        takers: numbers of the members that count as owners of the unclaimed resources, if the
+            leader did not lead the last round; ascending.
+    """
+
+    anonymous: Mapping[int, tuple[int, ...]]
+    subscribed: BoolArray
+    by_instance: Mapping[str, int]
+    others: tuple[int, ...]
+    takers: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, group: GroupSnapshot, context: RoundContext) -> Newcomers:
+        """Find the new members."""
+        empty = _holds_nothing(group)
+        by_instance = {
+            member.instance_id: number
+            for number, member in enumerate(group.members)
+            if member.instance_id is not None and member.readable
+        }
+        if context.state is None:
+            return cls(
+                anonymous={},
+                subscribed=group.subscribed_names(),
+                by_instance=by_instance,
+                others=(),
+                takers=tuple(np.flatnonzero(_empty_handed(group)).tolist()),
+            )
+        seen, instances = set(context.state.members), {i for _, i in context.state.instance_ids}
+        new = [
+            number
+            for number, member in enumerate(group.members)
+            if empty[number] and member.readable and member.member_id not in seen
+        ]
+        anonymous: dict[int, list[int]] = {}
+        for number in new:
+            if group.members[number].instance_id is None:
+                anonymous.setdefault(int(group.class_of[number]), []).append(number)
+        return cls(
+            anonymous={key: tuple(numbers) for key, numbers in anonymous.items()},
+            subscribed=group.subscribed_names(),
+            by_instance=by_instance,
+            others=tuple(
+                number
+                for number in new
+                if group.members[number].instance_id not in {None, *instances}
+            ),
+        )
+
+    def queue_up(self, group: GroupSnapshot, number: Int32Array, count: int) -> NewcomerQueue:
+        """Queue the new members for losses.
+
+        Args:
+            group: the group with R resources.
+            number: int32 (R,): number of each resource's loss, `NOBODY` for none.
+            count: number of losses.
+        """
+        fits = {}
+        of_client: dict[tuple[str, int], deque[int]] = {}
+        statics: dict[int, deque[int]] = {}
+        for member in self.others:
+            statics.setdefault(int(group.class_of[member]), deque()).append(member)
+        for key in (*self.anonymous, *(key for key in statics if key not in self.anonymous)):
+            unfit = (number != NOBODY) & ~self.subscribed[key][group.resources.name_numbers]
+            fits[key] = np.ones(count, dtype=np.bool_)
+            fits[key][number[unfit]] = False
+        for key, members in self.anonymous.items():
+            for member in members:
+                client = _client_of(group.members[member].member_id)
+                if client is not None:
+                    of_client.setdefault((client, key), deque()).append(member)
+        queues = {key: deque(members) for key, members in self.anonymous.items()}
+        return NewcomerQueue(fits=fits, queues=queues, of_client=of_client, statics=statics)
+
+    def any_but(self, taken: Collection[int]) -> bool:
+        """Return whether any new member is additional.
+
+        Args:
+            taken: numbers of members that are, or replace, departed members.
+        """
+        anonymous = (number for numbers in self.anonymous.values() for number in numbers)
+        newcomers = (*anonymous, *self.others, *self.takers)
+        return any(number not in taken for number in newcomers)
+
+    def share_out(self, group: GroupSnapshot, orphaned: BoolArray) -> Int32Array:
+        """Give the takers equal parts of the lost resources to which they subscribe.
+
+        Args:
+            group: the group with R resources.
+            orphaned: bool (R,): lost by an unknown owner.
+
+        Returns:
+            int32 (R,): member that counts as the owner, or `NOBODY`.
+        """
+        given = np.full(len(group.resources), NOBODY, dtype=np.int32)
+        positions = np.flatnonzero(orphaned)
+        if not self.takers or not positions.size:
+            return given
+        takers = np.array(self.takers, dtype=np.int32)
+        loads = np.zeros(takers.size, dtype=np.int64)
+        names, starts = np.unique(group.resources.name_numbers[positions], return_index=True)
+        for name, part in zip(names.tolist(), np.split(positions, starts[1:]), strict=True):
+            fit = np.flatnonzero(self.subscribed[group.class_of[takers], name])
+            if fit.size:
+                line = fit[np.argsort(loads[fit], kind="stable")]
+                getters = line[np.arange(part.size) % line.size]
+                given[part] = takers[getters]
+                loads += np.bincount(getters, minlength=takers.size)
+        return given
+
+
+@define(eq=False)
+class NewcomerQueue:
+    """A queue of new members; each replaces at most one departed member.
+
+    Attributes:
+        fits: by class, bool (L,): losses to which the class fully subscribes.
+        queues: by class, numbers of its new members, ascending; some may already be taken.
+        of_client: the same by client id and class, for members whose id contains the client id.
+        statics: by class, numbers of new members with a static id, ascending.
+        taken: members that have left the queue.
+    """
+
+    fits: Mapping[int, BoolArray]
+    queues: Mapping[int, deque[int]]
+    of_client: Mapping[tuple[str, int], deque[int]]
+    statics: Mapping[int, deque[int]]
+    taken: set[int] = field(factory=set)
+
+    def same_client_for(self, loss: int, owner: str | None) -> int | None:
+        """Return the first fitting member with the same client id as a loss's owner, or None.
+
+        Kafka names a dynamic member `<client.id>-<uuid>`, so a restarted process has another member
+        id with the same client id.
+        """
+        client = None if owner is None else _client_of(owner)
+        if client is None:
+            return None
+        return self._first(
+            self.of_client.get((client, key)) for key in self.fits if self.fits[key][loss]
+        )
+
+    def first_for(self, loss: int, owner: str | None) -> int | None:  # noqa: ARG002 - as above
+        """Return the first member that subscribes to everything of a loss, or None."""
+        return self._first(self.queues.get(key) for key in self.fits if self.fits[key][loss])
+
+    def first_static_for(self, loss: int, owner: str | None) -> int | None:
+        """Return the first fitting member with a static id, for a loss of an unknown owner.
+
+        A killed leader takes the knowledge of the owners with it. If it was a static member that
+        now returns, it would otherwise wait for itself.
+        """
+        if owner is not None:
+            return None
+        return self._first(self.statics.get(key) for key in self.fits if self.fits[key][loss])
+
+    def take(self, member: int) -> int:
+        """Remove a member from the queue, if it is in it."""
+        self.taken.add(member)
+        return member
+
+    def _first(self, queues: Iterable[deque[int] | None]) -> int | None:
+        first = None
+        for queue in queues:
+            while queue and queue[0] in self.taken:
+                queue.popleft()
+            if queue and (first is None or queue[0] < first):
+                first = queue[0]
+        return first
+
+
+def _client_of(member_id: str) -> str | None:
+    match = _DYNAMIC_ID.fullmatch(member_id)
+    return None if match is None else match["client"]
+
+
+def _empty_handed(group: GroupSnapshot) -> BoolArray:
+    """Return the members without resources whose fair share is at least one: bool (M,).
+
+    Members that know of a delay are left out. The fair share of a member is the sum, over its
+    subscribed names, of resources per subscriber.
+    """
+    table = group.subscribed_names()
+    sizes = np.diff(np.concatenate([[0], np.cumsum(group.assignable)])[group.resources.starts])
+    subscribers = np.bincount(group.class_of, minlength=len(table)) @ table
+    share = table @ (sizes / np.maximum(subscribers, 1))
+    fresh = [member.readable and member.rejoin_in_ms is None for member in group.members]
+    found: BoolArray = _holds_nothing(group) & (share >= _ONE_AT_LEAST)[group.class_of]
+    found &= np.array(fresh, dtype=np.bool_)
+    return found
+
+
+def _holds_nothing(group: GroupSnapshot) -> BoolArray:
+    counts = np.bincount(group.owner + 1, minlength=len(group.members) + 1)
+    nothing: BoolArray = counts[1:] == 0
+    return nothing
+
+
+# --- the decision about each loss -----------------------------------------------------------------
+# Decide who gets the resources of departed members, and whether they still wait (Design II).
+#
+# A loss never waits for a present member. A new member replaces at most one departed member. The
+# deadline of a loss ends its wait, whatever happens meanwhile. Module `cases` finds the losses, and
+# sets their deadlines.
+#
+# Legend of the table `LOSS_ACTIONS`, one decision for each unclaimed loss:
+#
+#     back      the owner is present, by its member id or by its static id
+#     static    the owner had a static id
+#     newcomer  a new member without a static id and without rightful claims subscribes to
+#               everything that was lost, and does not replace another owner; also one with a
+#               static id if the owner is unknown
+#     expired   the deadline has passed
+
+
+class LossAction(Enum):
+    """The decision about a loss in a round."""
+
+    RETURN = "to its owner, which has returned"
+    REPLACE = "to a newcomer that counts as its owner"
+    WAIT = "to no member yet"
+    RELEASE = "to any member, as the assignor decides"
+
+
+# fmt: off
+LOSS_ACTIONS: Final = DecisionTable(
+    columns=("back", "static", "newcomer", "expired"),
+    rows=(
+        #          back static newcomer expired
+        Row("@A", (_1,  __,    __,      __), LossAction.RETURN),
+        Row("@B", (_0,  _0,    _1,      __), LossAction.REPLACE),
+        Row("@C", (_0,  _0,    _0,      _0), LossAction.WAIT),
+        Row("@D", (_0,  _0,    _0,      _1), LossAction.RELEASE),
+        Row("@E", (_0,  _1,    __,      _0), LossAction.WAIT),
+        Row("@F", (_0,  _1,    __,      _1), LossAction.RELEASE),
+    ),
+)
+# fmt: on
+"""
+@A: An owner that returned gets its resources immediately, even if this round is at the deadline.
+@B: Without a static id a process returns under a new member id, so one newcomer counts as one
+    departed member. This holds at the deadline, too: the newcomer has nothing yet, so giving it
+    the loss disturbs least.
+@C: The owner may still return; the deadline does not change.
+@D: The owner did not return in time.
+@E: A static owner can prove its identity, so no other member counts as it: a newcomer with
+    another identity is an additional member.
+@F: The static owner did not return in time.
+"""
+
+
+@frozen(kw_only=True, eq=False)
+class Losses:
+    """What a round must know about losses, in a group with R resources.
+
+    Attributes:
+        restored_to: int32 (R,): member that gets an unclaimed resource because it is, or counts as,
+            its owner; `NOBODY` if the assignor decides.
+        waits: bool (R,): waits for its owner and is not placed in this round.
+        losses: losses to remember, by deadline and owner.
+        lost: number in `losses` of each lost resource.
+        wait_until_ms: earliest deadline of the waiting losses; None without one.
+        joined: whether an additional member joined.
+        expired: whether the wait of a loss has ended, so that the assignor decides.
+    """
+
+    restored_to: Int32Array
+    waits: BoolArray
+    losses: tuple[Loss, ...]
+    lost: Holdings
+    wait_until_ms: int | None
+    joined: bool
+    expired: bool
+
+    def without(self, group: GroupSnapshot, taken: BoolArray | None, now_ms: int) -> Losses:
+        """Return the losses if warm members take some of the resources.
+
+        The loss is still remembered: its deadline counts if the new owner never claims them. The
+        group has changed permanently, so moves that level it may begin. An owner that returns later
+        can get only the rest, so the loss is marked as shared.
+
+        Args:
+            group: the group with R resources.
+            taken: bool (R,): which ones; None for none.
+            now_ms: the leader's clock.
+        """
+        if taken is None or not taken.any():
+            return self
+        waits = self.waits & ~taken
+        number = group.aligned(self.lost.resources, self.lost.holder)
+        urgent = numbers_in(number[waits & group.subscribed()]).tolist()
+        waiting = np.array([*(one.given_ms is None for one in self.losses), False])
+        shared = numbers_in(number[taken]).tolist()
+        known = tuple(
+            attrs.evolve(one, shared=one.shared or place in shared)
+            for place, one in enumerate(self.losses)
+        )
+        losses, lost = remembered_losses(group, known, number, waiting[number] & ~taken, now_ms)
+        return attrs.evolve(
+            self,
+            losses=losses,
+            lost=lost,
+            restored_to=np.where(taken, NOBODY, self.restored_to).astype(np.int32),
+            waits=waits,
+            wait_until_ms=min((self.losses[n].deadline_ms for n in urgent), default=None),
+            expired=True,
+        )
+
+
+def follow_losses(
+    group: GroupSnapshot, context: RoundContext, unclaimed: Unclaimed, delay_ms: int
+) -> Losses:
+    """Decide the losses of a round.
+
+    Args:
+        group: the group with R resources.
+        context: context of the round.
+        unclaimed: result of `find_unclaimed` for the group.
+        delay_ms: how long a loss waits for its owner; 0 for not at all.
+    """
+    newcomers = Newcomers.of(group, context)
+    if not delay_ms:
+        return Losses(
+            restored_to=np.full(len(group.resources), NOBODY, dtype=np.int32),
+            waits=np.zeros(len(group.resources), dtype=np.bool_),
+            losses=(),
+            lost=NO_HOLDINGS,
+            wait_until_ms=None,
+            joined=newcomers.any_but(()),
+            expired=False,
+        )
+    cases = find_cases(group, context, unclaimed, newcomers, delay_ms)
+    dealt = cases.dealt
+    open_ = (cases.holder == NOBODY) & (dealt == NOBODY)
+    number = np.where(open_, cases.number, NOBODY)
+    given, waiting, taken = _decide(group, context, cases, number, newcomers)
+    waits = waiting[number]
+    # without a subscriber a resource cannot be assigned anyway
+    urgent = numbers_in(number[waits & group.subscribed()])
+    losses, lost = remembered_losses(
+        group, cases.losses, cases.number, waiting[cases.number], context.now_ms
+    )
+    certain = np.where(dealt == NOBODY, cases.holder, dealt)
+    return Losses(
+        restored_to=np.where(number == NOBODY, certain, given[number]).astype(np.int32),
+        waits=waits,
+        losses=losses,
+        lost=lost,
+        wait_until_ms=min((cases.losses[n].deadline_ms for n in urgent.tolist()), default=None),
+        joined=newcomers.any_but(taken.union(numbers_in(dealt).tolist())),
+        expired=bool(((number != NOBODY) & ~waits & (given[number] == NOBODY)).any()),
+    )
+
+
+def _decide(
+    group: GroupSnapshot,
+    context: RoundContext,
+    cases: LossCases,
+    number: Int32Array,
+    newcomers: Newcomers,
+) -> tuple[Int32Array, BoolArray, set[int]]:
+    """Decide each of L losses with unclaimed resources.
+
+    Resources that were granted after the wait had ended, and are still unclaimed, are free. Other
+    members already own the rest of such a loss. If its owner got a remainder back, the owner would
+    not count as additional, and would keep too small a share.
+
+    If warm members took a part of a loss, its owner or replacement gets the rest and is additional.
+
+    Returns:
+        The receiver of each loss, int32 (L + 1,); whether it waits, bool (L + 1,) (the last entry
+        of each means no loss); and the members that are not additional.
+    """
+    given = np.full(len(cases.losses) + 1, NOBODY, dtype=np.int32)
+    waiting = np.zeros(len(cases.losses) + 1, dtype=np.bool_)
+    queue = newcomers.queue_up(group, number, len(cases.losses))
+    positions = [n for n in numbers_in(number).tolist() if not cases.losses[n].given_late]
+    owners, candidates = _who_returns(group, cases, positions, newcomers, queue)
+    for position in positions:
+        action = LOSS_ACTIONS.decide(
+            back=position in owners,
+            static=cases.losses[position].instance_id is not None,
+            newcomer=position in candidates,
+            expired=context.now_ms >= cases.losses[position].deadline_ms,
+        )
+        waiting[position] = action is LossAction.WAIT
+        if action is LossAction.RETURN:
+            given[position] = owners[position]
+        elif action is LossAction.REPLACE:
+            given[position] = candidates[position]
+    with_a_rest = {int(given[position]) for position in positions if cases.losses[position].shared}
+    return given, waiting, queue.taken - with_a_rest
+
+
+def _who_returns(
+    group: GroupSnapshot,
+    cases: LossCases,
+    positions: list[int],
+    newcomers: Newcomers,
+    queue: NewcomerQueue,
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the present owners by loss, and new members that replace owners without a static id.
+
+    New members of the same client come first, so that each process of a restarting batch gets its
+    own resources back; then the others, in the order of losses.
+    """
+    owners: dict[int, int] = {}
+    for position in positions:
+        owner = _present_owner(
+            cases.losses[position], group.number_of_member, newcomers.by_instance
+        )
+        if owner is not None:
+            owners[position] = queue.take(owner)
+    candidates: dict[int, int] = {}
+    for first_for in (queue.same_client_for, queue.first_for, queue.first_static_for):
+        for position in positions:
+            loss = cases.losses[position]
+            if position not in owners and position not in candidates and loss.instance_id is None:
+                candidate = first_for(position, loss.owner)
+                if candidate is not None:
+                    candidates[position] = queue.take(candidate)
+    return owners, candidates
+
+
+def _present_owner(
+    loss: Loss, number_of_id: Mapping[str, int], by_instance: Mapping[str, int]
+) -> int | None:
+    for key, numbers in ((loss.owner, number_of_id), (loss.instance_id, by_instance)):
+        if key is not None and key in numbers:
+            return numbers[key]
+    return None

@@ -1,0 +1,242 @@
+"""Whether resources may be taken from owners that could keep them, and which ones move first.
+
+Two questions of each round. Has the group changed permanently since the last round
+(`changed_for_good`)? May resources move now (`MOVE_MODES`), and in which order (`first_moves`)?
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from coopgroup.core.model import NOBODY
+from coopgroup.core.model.resource_set import numbers_in
+from coopgroup.core.policies.facts import Unclaimed, rightful_resources
+from coopgroup.core.policies.memory import member_numbers
+from coopgroup.core.policies.tables import DecisionTable, Row, _0, _1, __
+
+if TYPE_CHECKING:
+    from coopgroup.core.model import GroupSnapshot, ResourceSet
+    from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
+    from coopgroup.core.policies.memory import PolicyState
+
+
+# --- permanent changes ----------------------------------------------------------------------------
+# Only a permanent change justifies taking a resource from an owner that could keep it. A restarted
+# process, an idle member that leaves, or changing lags do not, however far the assignor's target
+# moves.
+#
+# Module `losses` detects additional members and expired losses. This module detects the other
+# changes: of subscriptions, of existing resources, and owners that the last round did not choose,
+# for example an unexpected member that brings its own resources.
+
+
+def changed_for_good(
+    group: GroupSnapshot, state: PolicyState, unclaimed: Unclaimed, told: BoolArray
+) -> bool:
+    """Return whether subscriptions, resources or their owners have changed permanently.
+
+    Args:
+        group: the group with K claims.
+        state: the leader's memory of the last round.
+        unclaimed: result of `find_unclaimed` for the group.
+        told: bool (K,): claims that an earlier round revoked.
+    """
+    return (
+        _resources_changed(group, state, unclaimed)
+        or _subscriptions_changed(group, state)
+        or _strangers_own(group, state)
+        or _others_own(group, state, told)
+    )
+
+
+def _resources_changed(group: GroupSnapshot, state: PolicyState, unclaimed: Unclaimed) -> bool:
+    # A resource that was granted for the first time and is still free is not new: its owner missed
+    # the assignment.
+    created = group.resources.take(unclaimed.created)
+    if created and created - state.granted:
+        return True
+    # A resource that vanishes while it waits leaves its owner with fewer than before.
+    return _any_vanished(group, state.holdings.resources) or _any_vanished(
+        group, state.lost.resources
+    )
+
+
+def _any_vanished(group: GroupSnapshot, resources: ResourceSet) -> bool:
+    if resources == group.resources:
+        return not group.assignable.all()
+    positions = group.resources.positions(resources)
+    return bool((positions < 0).any() or not group.assignable[positions].all())
+
+
+def _subscriptions_changed(group: GroupSnapshot, state: PolicyState) -> bool:
+    if not state.subscriptions:
+        return False  # state of an earlier release
+    before = dict(zip(state.members, state.subscription_of, strict=True))
+    known = set(state.subscriptions)
+    for member, number in zip(group.members, group.class_of.tolist(), strict=True):
+        topics = group.subscriptions[number]
+        if not member.readable:
+            continue
+        if member.member_id in before:
+            if state.subscriptions[before[member.member_id]] != topics:
+                return True
+        elif topics not in known:
+            return True
+    return False
+
+
+def _strangers_own(group: GroupSnapshot, state: PolicyState) -> bool:
+    """Return whether a new member that the group does not wait for rightfully owns anything."""
+    waiting = [loss for loss in state.losses if loss.given_ms is None]
+    if any(loss.owner is None for loss in waiting):
+        return False  # it can be a member that the group waits for
+    expected = {*state.members, *(loss.owner for loss in waiting)}
+    instances = {instance for _, instance in state.instance_ids}
+    instances.update(loss.instance_id for loss in waiting if loss.instance_id is not None)
+    owners = numbers_in(group.owner).tolist()
+    return any(
+        group.members[number].member_id not in expected
+        and group.members[number].instance_id not in instances
+        for number in owners
+    )
+
+
+def _others_own(group: GroupSnapshot, state: PolicyState, told: BoolArray) -> bool:
+    """Return whether a member of the last round owns a resource that the round did not leave it.
+
+    Resources that a member is slow to stop do not count. No honest member claims the resources of a
+    departed one; if a member does, nothing is lost, but the shares are no longer even.
+    """
+    there = member_numbers(group, state.members)
+    was_there = np.zeros(len(group.members) + 1, dtype=np.bool_)  # the last entry is for `NOBODY`
+    was_there[there[there != NOBODY]] = True
+    counts = group.assignable & was_there[group.owner] & ~rightful_resources(group, told)
+    expected = group.aligned(state.holdings.resources, there[state.holdings.holder])
+    return bool((counts & (group.owner != expected)).any())
+
+
+# --- whether resources may move, and which move first ---------------------------------------------
+# Decide whether resources may be taken from owners that could keep them, and which move first.
+#
+# A resource that must be stopped anyway, or that is lost, is not a move. The choice depends only on
+# the group, so that every leader makes the same choice.
+#
+# Legend of the table `MOVE_MODES`, one decision per round:
+#
+#     joined     an additional member joined, which does not replace a departed member
+#     waits      a lost resource waits for its owner
+#     begun      the group has changed permanently, in this round or in an earlier one whose target
+#                was never reached; or lost resources never wait, so that no return is expected
+#     blind      the leader does not know the past of the group
+#     returned   a member got its resources back, or may have got them meanwhile
+#     uneven     if all members kept their resources, counts would be less even than in the target
+#     lagging    the leader started the round because lags were uneven for a long time; no earlier
+#                moves are pending, and the interval between moves has passed
+
+
+class MoveMode(Enum):
+    """Whether a round moves resources that could stay."""
+
+    MOVE = "towards the target"
+    REST = "all members keep their resources, except for moves that an earlier round planned"
+    BALANCE = "all members keep their resources, except for a few moves that balance lags"
+
+
+# fmt: off
+MOVE_MODES: Final = DecisionTable(
+    columns=("joined", "waits", "begun", "blind", "returned", "uneven", "lagging"),
+    rows=(
+        #          joined waits begun blind returned uneven lagging
+        Row("@A", (_1,    __,   __,   __,   __,      __,    __), MoveMode.MOVE),
+        Row("@B", (_0,    _1,   __,   __,   __,      __,    __), MoveMode.REST),
+        Row("@C", (_0,    _0,   _1,   __,   __,      __,    __), MoveMode.MOVE),
+        Row("@D", (_0,    _0,   _0,   _0,   __,      __,    _0), MoveMode.REST),
+        Row("@E", (_0,    _0,   _0,   _0,   __,      __,    _1), MoveMode.BALANCE),
+        Row("@F", (_0,    _0,   _0,   _1,   _0,      __,    __), MoveMode.MOVE),
+        Row("@G", (_0,    _0,   _0,   _1,   _1,      _0,    __), MoveMode.REST),
+        Row("@H", (_0,    _0,   _0,   _1,   _1,      _1,    __), MoveMode.MOVE),
+    ),
+)
+# fmt: on
+"""
+@A: Design II: "Additional members: Reassignment happens immediately via two step revoke + assign".
+@B: Design II: "In this case there should be no RevokeTopicPartitions". Earlier revocations go on,
+    and moves that the ration postponed go on at its pace. No new move begins.
+@C: Moves continue until the target is reached, even if the target changes meanwhile.
+@D: Nothing has changed permanently. A target that differs only because lags rose and fell, or
+    because an assignor that is not sticky orders by member ids, moves nothing.
+@E: Only the lags have been uneven for long: a few moves that are worth it by themselves, and no
+    other part of the target.
+@F: The leader does not know whether moves have begun, so the target decides.
+@G: As far as the leader can know, the group is as it was before the loss.
+@H: More than the loss has happened.
+"""
+
+
+def less_even(group: GroupSnapshot, kept: Int32Array, target: Int32Array) -> bool:
+    """Return whether the counts of `kept` are less even than those of the target.
+
+    Args:
+        group: the group with R resources.
+        kept: int32 (R,), member numbers or `NOBODY`.
+        target: the same.
+    """
+    return _roughness(group, kept) > _roughness(group, target)
+
+
+def first_moves(
+    group: GroupSnapshot, target: Int32Array, candidates: BoolArray, count_max: int
+) -> BoolArray:
+    """Choose the first moves: those that even out most, spread over owners and receivers.
+
+    Each candidate is ranked by how much its receiver lacks after the better candidates of that
+    receiver have arrived, then by its owner's surplus after the better ones have left, then by its
+    position in the group. So the emptiest receiver is served first until others are as empty.
+
+    Args:
+        group: the group with R resources.
+        target: int32 (R,): target of each resource.
+        candidates: bool (R,): claimed, with another member than the rightful owner as target.
+        count_max: maximum number of moves.
+
+    Returns:
+        bool (R,): the chosen resources.
+    """
+    positions = np.flatnonzero(candidates)
+    if positions.size <= count_max:
+        return candidates
+    balance = _counts(group, target) - _counts(group, group.owner)
+    givers, getters = group.owner[positions], target[positions]
+    excess = -balance[givers] - _ranks(givers, np.zeros_like(positions))
+    lack = balance[getters] - _ranks(getters, -excess)
+    order = np.lexsort((positions, -excess, -lack))
+    chosen = np.zeros_like(candidates)
+    chosen[positions[order[:count_max]]] = True
+    return chosen
+
+
+def _counts(group: GroupSnapshot, holder: Int32Array) -> Int64Array:
+    return np.bincount(holder[holder != NOBODY], minlength=len(group.members))
+
+
+def _roughness(group: GroupSnapshot, holder: Int32Array) -> int:
+    counts = _counts(group, holder)
+    return int((counts * counts).sum())
+
+
+def _ranks(groups: Int32Array, keys: Int64Array) -> Int64Array:
+    """Return the rank of each item within its group, by key, then by position.
+
+    Args:
+        groups: int32 (N,): group of each item.
+        keys: int64 (N,).
+    """
+    order = np.lexsort((keys, groups))
+    ordered = groups[order]
+    first = np.flatnonzero(np.diff(ordered, prepend=NOBODY))
+    ranks = np.empty(groups.size, dtype=np.int64)
+    ranks[order] = np.arange(groups.size) - np.repeat(first, np.diff(first, append=groups.size))
+    return ranks
