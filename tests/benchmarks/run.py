@@ -26,6 +26,7 @@ BENCHMARKS: Final = (
     "throughput",
     "aio",
     "faststream",
+    "moves",
     "stateful",
     "headline",
 )
