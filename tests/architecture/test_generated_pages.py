@@ -5,7 +5,7 @@ import re
 import pytest
 
 from coopgroup.pipeline.schemas import TABLES
-from docs import make_key_tables, make_state_diagram, make_table_columns
+from docs import make_key_tables, make_rule_tables, make_state_diagram, make_table_columns
 from docs.make_policies_page import (
     BEGIN,
     DOCS,
@@ -28,6 +28,12 @@ def rows_of(name: str) -> list[list[str]]:
 def test_state_diagram_is_fresh() -> None:
     """If this fails: python docs/make_state_diagram.py."""
     assert make_state_diagram.DIAGRAM.read_text() == make_state_diagram.diagram()
+
+
+def test_tables_of_rules_are_fresh() -> None:
+    """If this fails: python docs/make_rule_tables.py."""
+    text = make_rule_tables.PAGE.read_text()
+    assert make_rule_tables.made(text) == text
 
 
 @pytest.mark.parametrize("page", make_key_tables.PAGES)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from attrs import define, field, frozen
 
 from coopgroup.core.model import NOBODY
-from coopgroup.core.policies.tables import DecisionTable, Row, _0, _1, __
+from coopgroup.core.policies.tables import LAG_STEPS, LagStep
 
 if TYPE_CHECKING:
     from coopgroup.core.model import GroupSnapshot
@@ -26,44 +25,9 @@ if TYPE_CHECKING:
 #
 # Members that report their rate (`consumption_rate_per_s`) are compared by the time that they need
 # for their backlog: the lag of a member with twice the mean speed counts half.
-#
-# Legend of the table `LAG_STEPS`, one decision for each member at each check:
-#
-#     matters   the member's lag is at least the minimum that counts
-#     over      the lag is above the upper multiple of the mean
-#     calm      the lag is not above the lower multiple of the mean
 
 
 _SPEED_MAX: Final = 10.0  # in multiples of the mean; bounds the trust in a brief measurement
-
-
-class LagStep(Enum):
-    """The effect of a check on the count of a member."""
-
-    COUNT = "one more check in which the member is overloaded"
-    HOLD = "no change"
-    RESET = "the member is not overloaded"
-
-
-# fmt: off
-LAG_STEPS: Final = DecisionTable(
-    columns=("matters", "over", "calm"),
-    rows=(
-        #          matters over calm
-        Row("@A", (_1,     _1,  __), LagStep.COUNT),
-        Row("@B", (_1,     _0,  _0), LagStep.HOLD),
-        Row("@C", (_1,     _0,  _1), LagStep.RESET),
-        Row("@D", (_0,     __,  __), LagStep.RESET),
-    ),
-)
-# fmt: on
-"""
-@A: Several checks in a row must agree before resources move.
-@B: Hysteresis: a lag that varies around the upper multiple does not reset the count at each check
-    below it.
-@C: The member has caught up, or the others now have the same lag.
-@D: If almost nothing lags, the mean is near zero, and any small lag is a multiple of it.
-"""
 
 
 @frozen(kw_only=True)
@@ -148,8 +112,9 @@ def count_looks(
     }
     known = dict(before)
     looks = np.array([known.get(member, 0) for member in member_ids], dtype=np.int64)
-    looks[LAG_STEPS.decide_each(LagStep.COUNT, **facts)] += 1
-    looks[LAG_STEPS.decide_each(LagStep.RESET, **facts)] = 0
+    steps = LAG_STEPS.decide_each(**facts)
+    looks[steps.are(LagStep.COUNT)] += 1
+    looks[steps.are(LagStep.RESET)] = 0
     counted = np.flatnonzero(looks).tolist()
     return tuple((member_ids[number], int(looks[number])) for number in counted)
 

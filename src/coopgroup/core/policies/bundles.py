@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from coopgroup.core.model import GroupMember, GroupSnapshot, ResourceSet, RoundPlan
     from coopgroup.core.model.group import Float64Array
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
+    from coopgroup.core.policies.facts import Unclaimed
     from coopgroup.core.policies.policy import Policy, RoundContext
 
 
@@ -288,7 +289,9 @@ def bundled_context(bundles: Bundles, context: RoundContext) -> RoundContext:
     return attrs.evolve(context, state=memory)
 
 
-def opened_plan(bundles: Bundles, context: RoundContext, plan: RoundPlan) -> RoundPlan:
+def opened_plan(
+    bundles: Bundles, context: RoundContext, plan: RoundPlan, unclaimed: Unclaimed
+) -> RoundPlan:
     """Return the plan for all parts.
 
     A part that another member still claims, or may own, waits for the rest of its bundle. If a
@@ -298,9 +301,9 @@ def opened_plan(bundles: Bundles, context: RoundContext, plan: RoundPlan) -> Rou
         bundles: the bundles of the round.
         context: circumstances of the round, for all parts.
         plan: the plan for the bundles.
+        unclaimed: result of `find_unclaimed` for all parts.
     """
     group, bundle_of = bundles.whole, bundles.bundle_of
-    unclaimed = find_unclaimed(group, context)
     wanted = plan.assigned[bundle_of]
     # A member that hands over may keep its bundle, but gets no part that it does not own.
     free = ~group.claimed() & ~unclaimed.withheld & group.may_hold(wanted)
@@ -336,7 +339,11 @@ def opened_plan(bundles: Bundles, context: RoundContext, plan: RoundPlan) -> Rou
 
 
 def opened_state(
-    bundles: Bundles, context: RoundContext, plan: RoundPlan, state: PolicyState
+    bundles: Bundles,
+    context: RoundContext,
+    plan: RoundPlan,
+    state: PolicyState,
+    unclaimed: Unclaimed,
 ) -> PolicyState:
     """Return the memory for all parts.
 
@@ -345,12 +352,11 @@ def opened_state(
         context: circumstances of the round, for all parts.
         plan: the plan for all parts.
         state: the memory of the round for the bundles.
+        unclaimed: result of `find_unclaimed` for all parts.
     """
     group = bundles.whole
     held = bundles.group.aligned(state.holdings.resources, state.holdings.holder)
-    facts = remember_round(
-        group, context, find_unclaimed(group, context), plan.assigned, held[bundles.bundle_of]
-    )
+    facts = remember_round(group, context, unclaimed, plan.assigned, held[bundles.bundle_of])
     warmups, places = _opened_claims(bundles, state.warmups.pairs)
     return attrs.evolve(
         facts,
@@ -518,8 +524,9 @@ class BundledRound:
 
     def opened(self, plan: RoundPlan, state: PolicyState) -> tuple[RoundPlan, PolicyState]:
         """Return plan and memory for all parts."""
-        opened = opened_plan(self.bundles, self.whole, plan)
-        return opened, opened_state(self.bundles, self.whole, opened, state)
+        unclaimed = find_unclaimed(self.bundles.whole, self.whole)
+        opened = opened_plan(self.bundles, self.whole, plan, unclaimed)
+        return opened, opened_state(self.bundles, self.whole, opened, state, unclaimed)
 
 
 def _whole_numbers(bundles: Bundles, lags: Int64Array) -> Int64Array:

@@ -20,6 +20,7 @@ from coopgroup.core.model import NOBODY
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.memory import Claims, Holdings, PolicyState, member_numbers
+from coopgroup.core.policies.tables import CAUSES, Cause
 
 if TYPE_CHECKING:
     from coopgroup.core.model import GroupSnapshot, ResourceSet
@@ -122,26 +123,12 @@ def offered_owner(group: GroupSnapshot, stopping: BoolArray) -> Int32Array:
 # --- unclaimed resources --------------------------------------------------------------------------
 # Every policy needs the same two answers:
 #
-# 1. Why is it unclaimed? It was never owned (created), its owner departed (lost), or its owner had
-#    to stop it (released).
+# 1. Why is it unclaimed? The table `CAUSES` says so.
 # 2. Can a member with an unreadable subscription own it? Then it is withheld for one round.
 #
-# Theory of operation. A leader that led the last round knows from its state which resources were
-# ever owned. A leader without a state uses the rule of Design II: a topic that is missing from all
-# claims is a new subscription, and a missing part of a topic is the share of a departed member.
-#
-#     in state: released  granted  known   departed  topic claimed    result
-#               yes       -        -       -         -                released
-#               no        yes      -       no        -                created  (a missed sync)
-#               no        yes      -       yes       -                lost
-#               no        no       yes     -         -                lost
-#               no        no       no      -         -                created
-#     no state: -         -        -       -         yes              lost
-#               -         -        -       -         no               created (or after a broker)
-#
-# `granted` means granted for the first time in the last round. If all members of that round are
-# present and the resource is unclaimed, its new owner missed its SyncGroup and never started it
-# (KAFKA-9848: a missed sync is not a departure).
+# A leader that led the last round knows from its state which resources were ever owned. A leader
+# without a state uses the rule of Design II: a topic that is missing from all claims is a new
+# subscription, and a missing part of a topic is the share of a departed member.
 
 
 @frozen(kw_only=True, eq=False)
@@ -165,25 +152,31 @@ class Unclaimed:
 
 
 def find_unclaimed(group: GroupSnapshot, context: RoundContext) -> Unclaimed:
-    """Classify the unclaimed resources by the table at the top of this module."""
-    claimed = group.claimed()
-    free = group.assignable & group.subscribed() & ~claimed
-    state = context.state
+    """Classify the unclaimed resources by the table `CAUSES`."""
+    free = group.assignable & group.subscribed() & ~group.claimed()
+    causes = CAUSES.decide_each(**_past(group, context))
+    return Unclaimed(
+        created=free & causes.are(Cause.CREATED),
+        lost=free & causes.are(Cause.LOST),
+        released=free & causes.are(Cause.RELEASED),
+        withheld=free if _unheard_members(group, context) else np.zeros_like(free),
+    )
+
+
+def _past(group: GroupSnapshot, context: RoundContext) -> dict[str, BoolArray]:
+    """Return the facts of `CAUSES`: bool (R,) each."""
+    state, never = context.state, np.zeros(len(group.resources), dtype=np.bool_)
     if state is None:
-        part_is_lost = _of_claimed_names(group, claimed) & (not context.after_broker)
-        created, released = free & ~part_is_lost, np.zeros_like(free)
-    else:
-        released = free & group.mask_of(state.released)
-        created = free & ~released & ~_owned_before(group, context, state)
-    lost = free & ~created & ~released
-    withheld = free if _unheard_members(group, context) else np.zeros_like(free)
-    return Unclaimed(created=created, lost=lost, released=released, withheld=withheld)
-
-
-def _owned_before(group: GroupSnapshot, context: RoundContext, state: PolicyState) -> BoolArray:
-    unproven = group.mask_of(state.granted)
-    known = group.mask_of(state.known)
-    return known | unproven if departed_members(group, context) else known & ~unproven
+        owned = _of_claimed_names(group, group.claimed()) & (not context.after_broker)
+        return {"released": never, "first_grant": never, "departed": never, "owned": owned}
+    first_grant = group.mask_of(state.granted)
+    departed = bool(departed_members(group, context))
+    return {
+        "released": group.mask_of(state.released),
+        "first_grant": first_grant,
+        "departed": np.full(never.size, departed, dtype=np.bool_),
+        "owned": group.mask_of(state.known) | first_grant,
+    }
 
 
 def departed_members(group: GroupSnapshot, context: RoundContext) -> tuple[str, ...]:
@@ -218,7 +211,9 @@ def remember_round(
     known = claimed | unclaimed.lost | unclaimed.released
     given_up = claimed | unclaimed.released
     if state is not None:
-        known |= group.mask_of(state.known) | _owned_before(group, context, state)
+        known |= group.mask_of(state.known)
+        if departed_members(group, context):
+            known |= group.mask_of(state.granted)
         # includes resources without a subscriber at present
         given_up |= group.mask_of(state.released)
         given_up |= ~group.subscribed() & _of_present_members(group, state)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -24,7 +23,7 @@ from coopgroup.core.policies.memory import (
     member_numbers,
     returned_numbers,
 )
-from coopgroup.core.policies.tables import DecisionTable, Row, _0, _1, __
+from coopgroup.core.policies.tables import LOSS_ACTIONS, LossAction
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -464,51 +463,6 @@ def _holds_nothing(group: GroupSnapshot) -> BoolArray:
 # A loss never waits for a present member. A new member replaces at most one departed member. The
 # deadline of a loss ends its wait, whatever happens meanwhile. Module `cases` finds the losses, and
 # sets their deadlines.
-#
-# Legend of the table `LOSS_ACTIONS`, one decision for each unclaimed loss:
-#
-#     back      the owner is present, by its member id or by its static id
-#     static    the owner had a static id
-#     newcomer  a new member without a static id and without rightful claims subscribes to
-#               everything that was lost, and does not replace another owner; also one with a
-#               static id if the owner is unknown
-#     expired   the deadline has passed
-
-
-class LossAction(Enum):
-    """The decision about a loss in a round."""
-
-    RETURN = "to its owner, which has returned"
-    REPLACE = "to a newcomer that counts as its owner"
-    WAIT = "to no member yet"
-    RELEASE = "to any member, as the assignor decides"
-
-
-# fmt: off
-LOSS_ACTIONS: Final = DecisionTable(
-    columns=("back", "static", "newcomer", "expired"),
-    rows=(
-        #          back static newcomer expired
-        Row("@A", (_1,  __,    __,      __), LossAction.RETURN),
-        Row("@B", (_0,  _0,    _1,      __), LossAction.REPLACE),
-        Row("@C", (_0,  _0,    _0,      _0), LossAction.WAIT),
-        Row("@D", (_0,  _0,    _0,      _1), LossAction.RELEASE),
-        Row("@E", (_0,  _1,    __,      _0), LossAction.WAIT),
-        Row("@F", (_0,  _1,    __,      _1), LossAction.RELEASE),
-    ),
-)
-# fmt: on
-"""
-@A: An owner that returned gets its resources immediately, even if this round is at the deadline.
-@B: Without a static id a process returns under a new member id, so one newcomer counts as one
-    departed member. This holds at the deadline, too: the newcomer has nothing yet, so giving it
-    the loss disturbs least.
-@C: The owner may still return; the deadline does not change.
-@D: The owner did not return in time.
-@E: A static owner can prove its identity, so no other member counts as it: a newcomer with
-    another identity is an additional member.
-@F: The static owner did not return in time.
-"""
 
 
 @frozen(kw_only=True, eq=False)

@@ -6,8 +6,7 @@ Two questions of each round. Has the group changed permanently since the last ro
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from coopgroup.core.model import NOBODY
 from coopgroup.core.model.resource_set import numbers_in
 from coopgroup.core.policies.facts import Unclaimed, rightful_resources
 from coopgroup.core.policies.memory import member_numbers
-from coopgroup.core.policies.tables import DecisionTable, Row, _0, _1, __
 
 if TYPE_CHECKING:
     from coopgroup.core.model import GroupSnapshot, ResourceSet
@@ -123,57 +121,6 @@ def _others_own(group: GroupSnapshot, state: PolicyState, told: BoolArray) -> bo
 #
 # A resource that must be stopped anyway, or that is lost, is not a move. The choice depends only on
 # the group, so that every leader makes the same choice.
-#
-# Legend of the table `MOVE_MODES`, one decision per round:
-#
-#     joined     an additional member joined, which does not replace a departed member
-#     waits      a lost resource waits for its owner
-#     begun      the group has changed permanently, in this round or in an earlier one whose target
-#                was never reached; or lost resources never wait, so that no return is expected
-#     blind      the leader does not know the past of the group
-#     returned   a member got its resources back, or may have got them meanwhile
-#     uneven     if all members kept their resources, counts would be less even than in the target
-#     lagging    the leader started the round because lags were uneven for a long time; no earlier
-#                moves are pending, and the interval between moves has passed
-
-
-class MoveMode(Enum):
-    """Whether a round moves resources that could stay."""
-
-    MOVE = "towards the target"
-    REST = "all members keep their resources, except for moves that an earlier round planned"
-    BALANCE = "all members keep their resources, except for a few moves that balance lags"
-
-
-# fmt: off
-MOVE_MODES: Final = DecisionTable(
-    columns=("joined", "waits", "begun", "blind", "returned", "uneven", "lagging"),
-    rows=(
-        #          joined waits begun blind returned uneven lagging
-        Row("@A", (_1,    __,   __,   __,   __,      __,    __), MoveMode.MOVE),
-        Row("@B", (_0,    _1,   __,   __,   __,      __,    __), MoveMode.REST),
-        Row("@C", (_0,    _0,   _1,   __,   __,      __,    __), MoveMode.MOVE),
-        Row("@D", (_0,    _0,   _0,   _0,   __,      __,    _0), MoveMode.REST),
-        Row("@E", (_0,    _0,   _0,   _0,   __,      __,    _1), MoveMode.BALANCE),
-        Row("@F", (_0,    _0,   _0,   _1,   _0,      __,    __), MoveMode.MOVE),
-        Row("@G", (_0,    _0,   _0,   _1,   _1,      _0,    __), MoveMode.REST),
-        Row("@H", (_0,    _0,   _0,   _1,   _1,      _1,    __), MoveMode.MOVE),
-    ),
-)
-# fmt: on
-"""
-@A: Design II: "Additional members: Reassignment happens immediately via two step revoke + assign".
-@B: Design II: "In this case there should be no RevokeTopicPartitions". Earlier revocations go on,
-    and moves that the ration postponed go on at its pace. No new move begins.
-@C: Moves continue until the target is reached, even if the target changes meanwhile.
-@D: Nothing has changed permanently. A target that differs only because lags rose and fell, or
-    because an assignor that is not sticky orders by member ids, moves nothing.
-@E: Only the lags have been uneven for long: a few moves that are worth it by themselves, and no
-    other part of the target.
-@F: The leader does not know whether moves have begun, so the target decides.
-@G: As far as the leader can know, the group is as it was before the loss.
-@H: More than the loss has happened.
-"""
 
 
 def less_even(group: GroupSnapshot, kept: Int32Array, target: Int32Array) -> bool:

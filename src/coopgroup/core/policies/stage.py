@@ -1,12 +1,12 @@
 """The round of the built-in policies: from a target to the owner of each resource.
 
-`offer_round` withholds the resources that wait, and `stage_round` decides. The table
-`RESOURCE_ACTIONS` says what happens to each resource.
+`offer_round` withholds the resources that wait. `stage_round` decides by three tables, one after
+the other: may resources move (`MOVE_MODES`), who gets each resource (`RECEIVERS`), and what happens
+to it (`RESOURCE_ACTIONS`). All else is a set of these actions.
 """
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -27,15 +27,17 @@ from coopgroup.core.policies.facts import (
 )
 from coopgroup.core.policies.losses import Losses, follow_losses
 from coopgroup.core.policies.memory import Holdings, member_numbers
-from coopgroup.core.policies.moves import (
-    MOVE_MODES,
-    MoveMode,
-    changed_for_good,
-    first_moves,
-    less_even,
-)
+from coopgroup.core.policies.moves import changed_for_good, first_moves, less_even
 from coopgroup.core.policies.policy import Offer, StagedRound
-from coopgroup.core.policies.tables import DecisionTable, Row, _0, _1, __
+from coopgroup.core.policies.tables import (
+    MOVE_MODES,
+    RECEIVERS,
+    RESOURCE_ACTIONS,
+    Decided,
+    MoveMode,
+    Receiver,
+    ResourceAction,
+)
 from coopgroup.core.policies.warmth import taken_over
 
 if TYPE_CHECKING:
@@ -45,158 +47,7 @@ if TYPE_CHECKING:
     from coopgroup.core.policies.policy import RoundContext
 
 
-# --- the decision about each resource -------------------------------------------------------------
-# From a target to a round, resource by resource, for every waiting policy.
-#
-# A claim counts as ownership until it is given up. A resource that could stay with its owner moves
-# only if moves are allowed. A free resource is granted immediately. This module does not know why a
-# resource waits or how many moves are allowed.
-#
-# Legend of the table `RESOURCE_ACTIONS`, one decision for each resource:
-#
-#     claimed   a member claims it, rightfully or not
-#     keepable  it has a rightful owner that subscribes to it, and it exists
-#     wanted    the target is that owner
-#     moves     it may be taken from its owner in this round
-#     waits     it is lost and waits for its owner
-#     forming   it was never owned, and the first members of the group wait for others
-#     withheld  a member with an unreadable subscription may own it
-
-
 _TIMEOUT_MS_MAX: Final = 2**31 - 1
-
-
-class ResourceAction(Enum):
-    """The decision about a resource in a round."""
-
-    KEEP = "stays with its owner"
-    STOP = "is stopped by all members that claim it"
-    GRANT = "is granted"
-    DEFER = "waits for the owner that lost it"
-    HOLD = "waits while the group forms"
-    WITHHOLD = "waits until a member that could not be read has been assigned nothing"
-
-
-# fmt: off
-RESOURCE_ACTIONS: Final = DecisionTable(
-    columns=("claimed", "keepable", "wanted", "moves", "waits", "forming", "withheld"),
-    rows=(
-        #          claimed keepable wanted moves waits forming withheld
-        Row("@A", (_1,     _1,      _1,    __,   __,   __,     __), ResourceAction.KEEP),
-        Row("@B", (_1,     _1,      _0,    _0,   __,   __,     __), ResourceAction.KEEP),
-        Row("@C", (_1,     _1,      _0,    _1,   __,   __,     __), ResourceAction.STOP),
-        Row("@D", (_1,     _0,      __,    __,   __,   __,     __), ResourceAction.STOP),
-        Row("@E", (_0,     __,      __,    __,   _1,   __,     __), ResourceAction.DEFER),
-        Row("@F", (_0,     __,      __,    __,   _0,   _1,     __), ResourceAction.HOLD),
-        Row("@G", (_0,     __,      __,    __,   _0,   _0,     _1), ResourceAction.WITHHOLD),
-        Row("@H", (_0,     __,      __,    __,   _0,   _0,     _0), ResourceAction.GRANT),
-    ),
-)
-# fmt: on
-"""
-@A: Retained. Its owner continues to work during the rebalance. Other claims are stale, and those
-    members stop it.
-@B: The target is another member, but the move must wait: for the return of a lost owner (Design II,
-    "In this case there should be no RevokeTopicPartitions") or for its turn (Design III).
-@C: The first of the two steps of a move: revoke now, assign when no member claims it any more.
-@D: Mandatory. It no longer exists, its owner no longer subscribes, or equal claims cancel each
-    other (KIP-792). No delay and no ration postpones this.
-@E: Lost, and its owner is still expected.
-@F: KIP-134: the first member of a group does not start with everything.
-@G: A member with an unreadable subscription may be working on it.
-@H: Free: created, given up, or lost by an owner that returned or did not return in time.
-"""
-
-
-@frozen(kw_only=True, eq=False)
-class Staging:
-    """The policy's decisions before the table is applied; R resources, K claims.
-
-    Attributes:
-        target: int32 (R,): where the assignor wants each resource, or `NOBODY`.
-        receiver: int32 (R,): member that gets the resource if it is free.
-        may_keep: bool (R,): `may_keep` of the group.
-        moves: bool (R,): may be taken from an owner that could keep it.
-        settled: whether a resource that goes elsewhere than to its target stays there for now.
-        waits: bool (R,): waits for its owner.
-        waiting_for_members: bool (R,): withheld while the group forms.
-        told: bool (K,): claims that an earlier round revoked.
-        due_ms: when the next round should start even if nothing happens, None for never.
-        wait_ends_ms: end of the first wait for a lost owner or for the group's first members; None
-            without one. An earlier `due_ms` is for moves.
-        now_ms: the leader's clock.
-    """
-
-    target: Int32Array
-    receiver: Int32Array
-    may_keep: BoolArray
-    moves: BoolArray
-    settled: bool
-    waits: BoolArray
-    waiting_for_members: BoolArray
-    told: BoolArray
-    due_ms: int | None
-    wait_ends_ms: int | None
-    now_ms: int
-
-
-def stage_resources(group: GroupSnapshot, unclaimed: Unclaimed, staging: Staging) -> RoundPlan:
-    """Apply the table to every resource and return the plan.
-
-    Args:
-        group: the group.
-        unclaimed: result of `find_unclaimed` for the group.
-        staging: the decisions so far.
-    """
-    claimed = group.claimed()
-    facts = {
-        "claimed": claimed,
-        "keepable": staging.may_keep,
-        "wanted": group.owner == staging.target,
-        "moves": staging.moves,
-        "waits": staging.waits,
-        "forming": staging.waiting_for_members,
-        "withheld": unclaimed.withheld,
-    }
-    assigned = np.full(len(group.resources), NOBODY, dtype=np.int32)
-    kept = RESOURCE_ACTIONS.decide_each(ResourceAction.KEEP, **facts)
-    assigned[kept] = group.owner[kept]
-    granted = RESOURCE_ACTIONS.decide_each(ResourceAction.GRANT, **facts)
-    assigned[granted] = staging.receiver[granted]
-    waiting_for_members = RESOURCE_ACTIONS.decide_each(ResourceAction.HOLD, **facts)
-    lost = RESOURCE_ACTIONS.decide_each(ResourceAction.DEFER, **facts) & group.subscribed()
-    stops = revoked_claims(group, assigned)
-    again = stops & staging.told
-    waiting = (
-        (staging.target != NOBODY) & (assigned != staging.target) & ~waiting_for_members & ~lost
-    )
-    soon = waiting & (unclaimed.withheld | (granted & (not staging.settled)))
-    if staging.settled:
-        waiting &= ~granted  # already granted, so no member has to release it
-    follow_up = bool((stops & ~again).any() or soon.any())
-    silent = follow_up or again.any()
-    rejoin_in_ms = None if silent else _remaining_ms(staging.due_ms, staging.now_ms)
-    loss_ends_in_ms = None if silent else _remaining_ms(staging.wait_ends_ms, staging.now_ms)
-    return RoundPlan(
-        target=staging.target,
-        assigned=assigned,
-        follow_up=follow_up,
-        rejoin_in_ms=rejoin_in_ms,
-        loss_ends_in_ms=loss_ends_in_ms,
-        lost=lost,
-        created=unclaimed.created & (assigned != NOBODY),
-        waiting=waiting,
-        waiting_for_members=waiting_for_members & group.subscribed(),
-        stopping=again,
-    )
-
-
-def _remaining_ms(until_ms: int | None, now_ms: int) -> int | None:
-    """Return the remaining time to announce: at least 1, or None."""
-    return None if until_ms is None else min(max(until_ms - now_ms, 1), _TIMEOUT_MS_MAX)
-
-
-# --- the round ------------------------------------------------------------------------------------
 
 
 @frozen(kw_only=True)
@@ -297,29 +148,20 @@ def stage_round(
     facts = offer.facts
     outlook = facts if isinstance(facts, _Outlook) else _look(group, context, delays)
     keeps = may_keep(group)
-    restored_to = outlook.losses.restored_to
-    # A returning member gets all its resources immediately, even if the target has changed.
-    # Exception: the group is making room for an additional member, which would take them away in
-    # the next round.
-    returns = group.may_hold(restored_to) & ~((target != NOBODY) & outlook.losses.joined)
-    receiver = np.where(returns, restored_to, target).astype(np.int32)
     told = rightful_resources(group, outlook.told) & keeps
-    kept = np.where(keeps & ~told, group.owner, receiver).astype(np.int32)
     begun = _begun(group, context, outlook, delays)
     blind = context.state is None or context.state.blind
     waits = outlook.losses.wait_until_ms is not None
+    restored_to = outlook.losses.restored_to
     mode = MOVE_MODES.decide(
         joined=outlook.losses.joined,
         waits=waits,
         begun=begun,
         blind=blind,
         returned=bool((restored_to != NOBODY).any()) or context.state is not None,
-        uneven=less_even(group, kept, target),
+        uneven=blind and _uneven(group, target, context, outlook, keeps & ~told),
         lagging=balance is not None and _lagging(group, context, ration),
     )
-    if mode is MoveMode.MOVE:
-        returned = _given_up(group, context, restored_to) & (target != NOBODY)
-        receiver = np.where(returned, target, receiver).astype(np.int32)
     candidates = keeps & (group.owner != target) & ~told
     if mode is MoveMode.REST:
         candidates &= _planned(group, context)
@@ -328,43 +170,158 @@ def stage_round(
         evened_out = _evening_out(group, target, context, candidates, balance)
         candidates &= evened_out != NOBODY
         promised = np.where(candidates, evened_out, promised).astype(np.int32)
-    receiver = np.where(group.may_hold(promised), promised, receiver).astype(np.int32)
-    held = _held(context, candidates, receiver)
-    now = np.where(held, group.owner, target).astype(np.int32)  # what this round can reach
-    moves = _rationed(group, now, context, candidates & ~held, ration)
-    waiting_for_members = outlook.unclaimed.created & (outlook.initial_until_ms is not None)
+    receiver = _receivers(group, target, context, outlook, promised, mode)
+    leaving = _leaving(group, context)
+    cold = (candidates | leaving) & _waits_for(context, receiver)
+    now = np.where(cold, group.owner, target).astype(np.int32)  # what this round can reach
+    moves = _rationed(group, now, context, candidates & ~cold, ration)
+    forms = outlook.unclaimed.created & (outlook.initial_until_ms is not None)
+    actions = RESOURCE_ACTIONS.decide_each(
+        claimed=group.claimed(),
+        keeps=keeps | leaving,
+        wanted=group.owner == target,
+        told=told,
+        cold=cold,
+        turn=moves.chosen | leaving,
+        waits=outlook.losses.waits,
+        forms=forms,
+        unheard=outlook.unclaimed.withheld,
+    )
     wait_ends_ms = _earliest(
-        outlook.losses.wait_until_ms,
-        outlook.initial_until_ms if waiting_for_members.any() else None,
+        outlook.losses.wait_until_ms, outlook.initial_until_ms if forms.any() else None
     )
     due_ms = _earliest(wait_ends_ms, moves.due_ms if moves.pending else None)
-    staging = Staging(
-        target=np.where(held, receiver, target).astype(np.int32),
-        receiver=receiver,
-        may_keep=keeps | held,
-        moves=moves.chosen | told,
-        settled=mode is not MoveMode.MOVE,
-        waits=outlook.losses.waits,
-        waiting_for_members=waiting_for_members,
-        told=outlook.told,
-        due_ms=due_ms,
-        wait_ends_ms=wait_ends_ms,
-        now_ms=context.now_ms,
+    plan = _plan(
+        group,
+        np.where(cold, receiver, target).astype(np.int32),
+        outlook,
+        actions,
+        receiver,
+        is_settled=mode is not MoveMode.MOVE,
+        rejoin_in_ms=_remaining_ms(due_ms, context.now_ms),
+        loss_ends_in_ms=_remaining_ms(wait_ends_ms, context.now_ms),
     )
-    plan = stage_resources(group, outlook.unclaimed, staging)
     state = attrs.evolve(
         remember_round(group, context, outlook.unclaimed, plan.assigned, _entitled(group, outlook)),
         losses=outlook.losses.losses,
         lost=outlook.losses.lost,
         moves_due_ms=moves.due_ms,
         moves_pending=_unfinished(candidates, plan) if mode is MoveMode.MOVE else begun,
-        planned=group.resources.take(moves.put_off | held),
-        promised=_still_promised(group, promised, plan, held),
+        planned=group.resources.take(moves.put_off | cold),
+        promised=_still_promised(group, promised, plan, cold),
         blind=blind and waits,
         initial_until_ms=outlook.initial_until_ms,
         next_round_ms=due_ms,
     )
     return StagedRound(plan=plan, state=state)
+
+
+def _receivers(
+    group: GroupSnapshot,
+    target: Int32Array,
+    context: RoundContext,
+    outlook: _Outlook,
+    promised: Int32Array,
+    mode: MoveMode,
+) -> Int32Array:
+    """Return who gets each resource that is free or leaves its owner: int32 (R,)."""
+    restored_to, joined = outlook.losses.restored_to, outlook.losses.joined
+    given_up = np.zeros(target.size, dtype=np.bool_)
+    if mode is MoveMode.MOVE:
+        given_up = _given_up(group, context, restored_to)
+    gets = RECEIVERS.decide_each(
+        promised=group.may_hold(promised),
+        elsewhere=target != NOBODY,
+        joined=np.full(target.size, joined, dtype=np.bool_),
+        given_up=given_up,
+        back=group.may_hold(restored_to),
+    )
+    chosen = [gets.are(Receiver.PROMISED), gets.are(Receiver.OWNER)]
+    return np.select(chosen, [promised, restored_to], target).astype(np.int32)
+
+
+def _uneven(
+    group: GroupSnapshot,
+    target: Int32Array,
+    context: RoundContext,
+    outlook: _Outlook,
+    stays: BoolArray,
+) -> bool:
+    """Return whether counts would be less even than in the target if nothing moved."""
+    receiver = _receivers(group, target, context, outlook, _to_nobody(group), MoveMode.REST)
+    return less_even(group, np.where(stays, group.owner, receiver).astype(np.int32), target)
+
+
+def _leaving(group: GroupSnapshot, context: RoundContext) -> BoolArray:
+    """Return the resources of members that hand over, which may keep them for now: bool (R,)."""
+    if context.warmth is None:
+        return np.zeros(len(group.resources), dtype=np.bool_)
+    return context.warmth.leaving
+
+
+def _waits_for(context: RoundContext, receiver: Int32Array) -> BoolArray:
+    """Return the moves that wait until their receiver is warm: bool (R,)."""
+    if context.warmth is None:
+        return np.zeros(receiver.size, dtype=np.bool_)
+    return context.warmth.waits_for(receiver)
+
+
+def _plan(
+    group: GroupSnapshot,
+    target: Int32Array,
+    outlook: _Outlook,
+    actions: Decided[ResourceAction],
+    receiver: Int32Array,
+    *,
+    is_settled: bool,
+    rejoin_in_ms: int | None,
+    loss_ends_in_ms: int | None,
+) -> RoundPlan:
+    """Return the plan that the actions make.
+
+    Args:
+        group: the group.
+        target: int32 (R,): where each resource is to go in the end.
+        outlook: facts of the round.
+        actions: one for each resource.
+        receiver: int32 (R,): member that gets the resource if it is free.
+        is_settled: whether a resource that goes elsewhere than to its target stays there for now.
+        rejoin_in_ms: time to the next round even if nothing happens, None for never.
+        loss_ends_in_ms: time to the end of the first wait, None without one.
+    """
+    kept = actions.are(ResourceAction.KEEP) | actions.are(ResourceAction.HOLD)
+    kept |= actions.are(ResourceAction.WARM)
+    granted = actions.are(ResourceAction.GRANT)
+    gathers = actions.are(ResourceAction.GATHER)
+    lost = actions.are(ResourceAction.WAIT) & group.subscribed()
+    assigned = np.full(len(group.resources), NOBODY, dtype=np.int32)
+    assigned[kept] = group.owner[kept]
+    assigned[granted] = receiver[granted]
+    stops = revoked_claims(group, assigned)
+    again = stops & outlook.told
+    waiting = (target != NOBODY) & (assigned != target) & ~gathers & ~lost
+    soon = waiting & (outlook.unclaimed.withheld | (granted & (not is_settled)))
+    if is_settled:
+        waiting &= ~granted  # already granted, so no member has to release it
+    follow_up = bool((stops & ~again).any() or soon.any())
+    is_silent = follow_up or again.any()
+    return RoundPlan(
+        target=target,
+        assigned=assigned,
+        follow_up=follow_up,
+        rejoin_in_ms=None if is_silent else rejoin_in_ms,
+        loss_ends_in_ms=None if is_silent else loss_ends_in_ms,
+        lost=lost,
+        created=outlook.unclaimed.created & (assigned != NOBODY),
+        waiting=waiting,
+        waiting_for_members=gathers & group.subscribed(),
+        stopping=again,
+    )
+
+
+def _remaining_ms(until_ms: int | None, now_ms: int) -> int | None:
+    """Return the remaining time to announce: at least 1, or None."""
+    return None if until_ms is None else min(max(until_ms - now_ms, 1), _TIMEOUT_MS_MAX)
 
 
 def _look(group: GroupSnapshot, context: RoundContext, delays: Delays) -> _Outlook:
@@ -389,18 +346,6 @@ def _offered(group: GroupSnapshot, told: BoolArray, losses: Losses) -> Int32Arra
     owner = offered_owner(group, told)
     returns = losses.restored_to != NOBODY
     return np.where(returns, losses.restored_to, owner).astype(np.int32)
-
-
-def _held(context: RoundContext, candidates: BoolArray, receiver: Int32Array) -> BoolArray:
-    """Return the resources that stay with their owner until their receiver is warm: bool (R,).
-
-    Resources of a member that hands over are among them. Its other resources move at once, outside
-    the ration.
-    """
-    warmth = context.warmth
-    if warmth is None:
-        return np.zeros_like(candidates)
-    return (candidates | warmth.leaving) & warmth.waits_for(receiver)
 
 
 def _earliest(*times_ms: int | None) -> int | None:

@@ -1,63 +1,169 @@
-"""Decision tables: exactly one row matches any facts, and each row is needed."""
+"""Decision tables: the first row that fits decides, and each row and its place are needed."""
 
 import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
-from coopgroup.core.policies.balance import LAG_STEPS
-from coopgroup.core.policies.losses import LOSS_ACTIONS
-from coopgroup.core.policies.moves import MOVE_MODES, MoveMode
-from coopgroup.core.policies.stage import RESOURCE_ACTIONS, ResourceAction
-from coopgroup.core.policies.tables import DecisionTable
+from coopgroup.core.policies.tables import (
+    CAUSES,
+    LAG_STEPS,
+    LOSS_ACTIONS,
+    MOVE_MODES,
+    RECEIVERS,
+    RESOURCE_ACTIONS,
+    Cause,
+    DecisionTable,
+    LagStep,
+    LossAction,
+    MoveMode,
+    Receiver,
+    ResourceAction,
+)
 
 TABLES: dict[str, DecisionTable[Any]] = {
+    "causes": CAUSES,
     "lags": LAG_STEPS,
     "losses": LOSS_ACTIONS,
     "moves": MOVE_MODES,
+    "receivers": RECEIVERS,
     "resources": RESOURCE_ACTIONS,
 }
+NEITHER = {"joined": False, "waits": False}
+STAYS = {"claimed": True, "keeps": True, "wanted": False, "told": False}
+# An action, and the facts that lead to it whatever else holds.
+RULES: dict[str, list[tuple[Enum, dict[str, bool]]]] = {
+    "causes": [
+        (Cause.RELEASED, {"released": True}),
+        # A missed sync is not a departure (KAFKA-9848).
+        (Cause.CREATED, {"released": False, "first_grant": True, "departed": False}),
+        (Cause.LOST, {"released": False, "departed": True, "owned": True}),
+    ],
+    "lags": [
+        (LagStep.RESET, {"matters": False}),
+        (LagStep.COUNT, {"matters": True, "over": True}),
+        (LagStep.RESET, {"matters": True, "over": False, "calm": True}),
+    ],
+    "losses": [
+        (LossAction.RETURN, {"back": True}),
+        (LossAction.REPLACE, {"back": False, "static": False, "newcomer": True}),
+        (LossAction.WAIT, {"back": False, "static": True, "expired": False}),
+        (LossAction.WAIT, {"back": False, "newcomer": False, "expired": False}),
+    ],
+    "moves": [
+        # Design II: "Reassignment happens immediately via two step revoke + assign".
+        (MoveMode.MOVE, {"joined": True}),
+        # Design II: "In this case there should be no RevokeTopicPartitions".
+        (MoveMode.REST, {"joined": False, "waits": True}),
+        (MoveMode.MOVE, NEITHER | {"begun": True}),
+        (MoveMode.MOVE, NEITHER | {"blind": True, "uneven": True}),
+        (
+            MoveMode.REST,
+            NEITHER | {"begun": False, "blind": True, "returned": True, "uneven": False},
+        ),
+        (MoveMode.BALANCE, NEITHER | {"begun": False, "blind": False, "lagging": True}),
+    ],
+    "receivers": [
+        (Receiver.PROMISED, {"promised": True}),
+        (Receiver.TARGET, {"promised": False, "elsewhere": True, "joined": True}),
+        (Receiver.TARGET, {"promised": False, "elsewhere": True, "given_up": True}),
+        (Receiver.OWNER, {"promised": False, "elsewhere": False, "back": True}),
+    ],
+    "resources": [
+        (ResourceAction.STOP, {"claimed": True, "keeps": False}),
+        (ResourceAction.KEEP, {"claimed": True, "keeps": True, "wanted": True}),
+        (ResourceAction.STOP, STAYS | {"told": True}),
+        (ResourceAction.WARM, STAYS | {"cold": True}),
+        (ResourceAction.STOP, STAYS | {"cold": False, "turn": True}),
+        (ResourceAction.HOLD, STAYS | {"cold": False, "turn": False}),
+        (ResourceAction.WAIT, {"claimed": False, "waits": True}),
+        # KIP-134: the first member of a group does not start with everything.
+        (ResourceAction.GATHER, {"claimed": False, "waits": False, "forms": True}),
+        (ResourceAction.ASK, {"claimed": False, "waits": False, "forms": False, "unheard": True}),
+    ],
+}
+each_table = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 
 
-def _actions(table: DecisionTable[Any]) -> list[Enum]:
+def actions_of(table: DecisionTable[Any]) -> list[Enum]:
     kind: type[Enum] = type(table.rows[0].action)
     return list(kind)
 
 
-@pytest.mark.parametrize("name", sorted(TABLES))
-def test_rows_when_all_facts_are_tried_fit_exactly_once(name: str) -> None:
-    table = TABLES[name]
-    used: set[str] = set()
-    for facts in itertools.product((False, True), repeat=len(table.columns)):
-        labels = [row.label for row in table.fitting(facts)]
-        assert len(labels) == 1, (facts, labels)
-        used.update(labels)
-    assert used == {row.label for row in table.rows}
+def cases_of(table: DecisionTable[Any], **fixed: bool) -> Iterator[Mapping[str, bool]]:
+    """Yield all combinations of facts, some of which can be fixed."""
+    open_ = [name for name in table.facts if name not in fixed]
+    for values in itertools.product((False, True), repeat=len(open_)):
+        yield dict(zip(open_, values, strict=True)) | fixed
 
 
-@pytest.mark.parametrize("name", sorted(TABLES))
-def test_columns_when_decided_as_arrays_say_the_same_as_one_by_one(name: str) -> None:
-    table = TABLES[name]
-    cases = list(itertools.product((False, True), repeat=len(table.columns)))
-    columns = dict(zip(table.columns, np.array(cases).T, strict=True))
-    for action in _actions(table):
-        one_by_one = [table.fitting(facts)[0].action is action for facts in cases]
-        assert table.decide_each(action, **columns).tolist() == one_by_one
+@each_table
+def test_only_the_last_row_fits_always(table: DecisionTable[Any]) -> None:
+    assert [bool(row.when) for row in table.rows] == [True] * (len(table.rows) - 1) + [False]
 
 
-def test_decision_when_a_loss_waits_and_nobody_joined_is_rest() -> None:
-    """Design II: "In this case there should be no RevokeTopicPartitions"."""
-    for others in itertools.product((False, True), repeat=5):
-        columns = dict(zip(MOVE_MODES.columns[2:], others, strict=True))
-        assert MOVE_MODES.decide(joined=False, waits=True, **columns) is MoveMode.REST
+@each_table
+def test_each_row_decides_some_case(table: DecisionTable[Any]) -> None:
+    first = {
+        next(number for number, row in enumerate(table.rows) if row.fits(case))
+        for case in cases_of(table)
+    }
+    assert first == set(range(len(table.rows)))
+
+
+@each_table
+def test_rows_name_all_facts_and_all_actions(table: DecisionTable[Any]) -> None:
+    named = {fact.removeprefix("not ") for row in table.rows for fact in row.when}
+    assert named == set(table.facts)
+    assert {row.action for row in table.rows} == set(actions_of(table))
+
+
+def swapped(table: DecisionTable[Any], upper: int) -> DecisionTable[Any]:
+    """Return the table with two neighbouring rows swapped: a deliberate bug."""
+    rows = table.rows
+    return attrs.evolve(
+        table, rows=(*rows[:upper], rows[upper + 1], rows[upper], *rows[upper + 2 :])
+    )
+
+
+def breaks(table: DecisionTable[Any], rules: Iterable[tuple[Enum, dict[str, bool]]]) -> bool:
+    return any(
+        table.decide(**case) is not action
+        for action, fixed in rules
+        for case in cases_of(table, **fixed)
+    )
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_rules_hold_and_find_each_pair_of_swapped_rows(name: str) -> None:
+    """Rows with one action may change places, because both lead to it."""
+    table, rules = TABLES[name], RULES[name]
+    assert not breaks(table, rules)
+    for upper, (row, below) in enumerate(itertools.pairwise(table.rows)):
+        assert breaks(swapped(table, upper), rules) == (row.action is not below.action)
+
+
+@each_table
+def test_many_cases_are_decided_like_each_of_them(table: DecisionTable[Any]) -> None:
+    cases = list(cases_of(table))
+    facts = {name: np.array([case[name] for case in cases]) for name in table.facts}
+    decided = table.decide_each(**facts)
+    for action in actions_of(table):
+        assert decided.are(action).tolist() == [table.decide(**one) is action for one in cases]
 
 
 @pytest.mark.parametrize("claimed", [True, False])
-def test_decision_when_claimed_is_never_a_grant(claimed: bool) -> None:
+def test_decision_when_claimed_is_never_a_grant(*, claimed: bool) -> None:
     """This rule keeps a resource from having two owners."""
-    for facts in itertools.product((False, True), repeat=6):
-        columns = dict(zip(RESOURCE_ACTIONS.columns[1:], facts, strict=True))
-        action = RESOURCE_ACTIONS.decide(claimed=claimed, **columns)
-        assert (action in {ResourceAction.KEEP, ResourceAction.STOP}) == claimed
+    of_claimed = {
+        ResourceAction.KEEP,
+        ResourceAction.STOP,
+        ResourceAction.WARM,
+        ResourceAction.HOLD,
+    }
+    for case in cases_of(RESOURCE_ACTIONS, claimed=claimed):
+        assert (RESOURCE_ACTIONS.decide(**case) in of_claimed) == claimed
