@@ -107,8 +107,11 @@ class Supervisor:
     def run(self) -> int:
         """Run the worker to its end; return its exit status, as a shell reports it."""
         signal.set_wakeup_fd(self._signal_pipe, warn_on_full_buffer=False)
-        for number in (*_PASSED_ON, signal.SIGCHLD):
-            signal.signal(number, lambda *_: None)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in _PASSED_ON:
+            # nohup ignores SIGHUP for the worker, too; a handler here would end that.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, lambda *_: None)
         self._start()
         while self._worker is not None or self._leavers:
             select.select([self._inbox.fileno(), self._signals], [], [], self._patience_s())

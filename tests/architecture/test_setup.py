@@ -65,7 +65,7 @@ def test_no_step_of_the_set_up_resolves(step: str) -> None:
 def test_images_and_actions_are_named_with_a_digest(path: str) -> None:
     """Whoever owns a tag can move it."""
     text = (ROOT / path).read_text()
-    names = re.findall(r"^(?:FROM| *-? *(?:uses|debian):) (\S+)", text, re.MULTILINE)
+    names = re.findall(r"^(?:FROM| *- image:| *-? *uses:) (\S+)", text, re.MULTILINE)
     assert len(names) > 1
     pinned = r".+@([0-9a-f]{40}|sha256:[0-9a-f]{64})"
     assert [name for name in names if not re.fullmatch(pinned, name)] == []

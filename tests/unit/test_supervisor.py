@@ -101,6 +101,12 @@ signal.pause()
     assert supervised(worker) == (7, [], "")
 
 
+def test_signal_that_is_ignored_stays_ignored() -> None:
+    """A supervisor below nohup would otherwise let its worker die with the terminal."""
+    worker = "sys.exit(signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN)"
+    assert supervised(worker, before=("nohup",))[:2] == (0, [])
+
+
 def test_worker_killed_while_it_stops_is_not_started_again() -> None:
     worker = """
 signal.signal(signal.SIGTERM, lambda *_: die())

@@ -62,7 +62,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (["group", "migrate", "g"], "add --check: coopgroup group migrate g --check"),
         ([*CHECK, "--config", "oops"], f"--config: {HIDDEN}"),
         ([*CHECK, "--config", "no.such.key=1"], f"no.such.key: {UNKNOWN_KEY}"),
-        ([*CHECK, *NOWHERE], "no broker answers at 127.0.0.1:1"),
+        ([*CHECK, *NOWHERE], "bootstrap.servers: got '127.0.0.1:1', expected brokers that answer"),
         *(
             ([*line, "--config", "@none"], NO_FILE)
             for line in (
