@@ -6,9 +6,17 @@ before that step, so it loses no record. Positions follow from the records that 
 buffer. So commits and revocations never include a record that no task received.
 
 While records are there without a wait, the loop fetches them by itself, a small batch at a time,
-and the polling thread only serves the group. Handing each batch from thread to thread costs more
-than the records: two exchanges of the GIL, and records that have left the processor's cache. Once
-librdkafka has no more, the polling thread waits for the next record.
+and the polling thread only serves the group. Once librdkafka has no more, the polling thread waits
+for the next record. Handing each batch from thread to thread costs more than the records: two
+exchanges of the GIL, and records that have left the processor's cache. CPU time for each record of
+100 bytes, in µs, on two busy cores:
+
+| who fetches | `async for` | `getmany` |
+|---|---:|---:|
+| the loop | 0.81 | 0.59 |
+| the loop, and a lock for each record of `async for` | 1.05 | 0.60 |
+| the thread, batches of 300 records | 1.21 | 1.12 |
+| the thread, batches of 2,000 records | 1.37 | 1.45 |
 
 Rules of this file: a record leaves only while the lease holds and the group has no notice, as in
 `poll`. Tasks that wait count as polling for `max.poll.interval.ms`. That ends when records are
