@@ -17,11 +17,26 @@ from coopgroup.errors import PipelineError
 from coopgroup.pipeline.history import commit_records, commits_of, start_history, write_history
 from coopgroup.pipeline.scope import ALL, Scope
 from coopgroup.pipeline.tables import Tables
-from coopgroup.pipeline.topic.codec import GroupKey, GroupMember, GroupValue, OffsetKey, OffsetValue
+from coopgroup.pipeline.topic.codec import (
+    ConsumerKey,
+    ConsumerKind,
+    ConsumerValue,
+    GroupKey,
+    GroupMember,
+    GroupValue,
+    OffsetKey,
+    OffsetValue,
+)
 from coopgroup.pipeline.topic.decoding import RAW
 from tests.spark.frames import rows
 from tests.spark.simulated import frames_of, raw_frame
-from tests.support.internal_topic import MEMBER, encode_group_value, encode_key, encode_offset_value
+from tests.support.internal_topic import (
+    MEMBER,
+    encode_consumer_value,
+    encode_group_value,
+    encode_key,
+    encode_offset_value,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -185,6 +200,55 @@ def test_records_of_kip_848_become_rows_of_the_same_tables(
     assert read("consumer_records").count() == 7
     assert read("rejected").isEmpty()
     assert len(asked) == 2  # batches with owned partitions
+
+
+HOUR_MS = 3_600_000
+FIRST_MS, AWAY_MS = 24 * HOUR_MS, 72 * HOUR_MS
+
+
+def epoch_records(at_ms: int, epoch: int, *members: str) -> list[tuple[int, bytes, bytes | None]]:
+    """Return what a coordinator writes in an epoch in which all members are as they should be."""
+    found = [
+        (ConsumerKind.MEMBER, name, ConsumerValue(client_id=name, rebalance_timeout_ms=300_000))
+        for name in members
+    ]
+    found += [
+        (kind, "", ConsumerValue(epoch=epoch)) for kind in (ConsumerKind.GROUP, ConsumerKind.TARGET)
+    ]
+    found += [(ConsumerKind.ASSIGNMENT, name, ConsumerValue(epoch=epoch)) for name in members]
+    return [
+        (
+            at_ms,
+            encode_key(ConsumerKey(group="g", kind=kind, name=name)),
+            encode_consumer_value(kind, value),
+        )
+        for kind, name, value in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("read_ms", "second"),
+    [(AWAY_MS + 2 * HOUR_MS, ["b"]), (AWAY_MS + HOUR_MS // 2, ["a", "b"])],
+    ids=["known", "not known yet"],
+)
+def test_a_member_whose_deletion_was_compacted_is_gone_when_its_time_is_over(
+    read_ms: int, second: list[str], tables: Tables
+) -> None:
+    """It owned nothing, so no other member can show that it is gone; only its old epoch does."""
+    batches = [
+        epoch_records(FIRST_MS, 1, "a", "b"),
+        [*epoch_records(AWAY_MS, 2, "b"), commit_record(read_ms, 1)],
+        epoch_records(read_ms + 3 * HOUR_MS, 3, "b", "c"),
+    ]
+    first = 0
+    for batch, records in enumerate(batches):
+        raw = [(*record[1:], 0, first + at, record[0]) for at, record in enumerate(records)]
+        first += len(raw)
+        write_history(tables.spark.createDataFrame(raw, RAW), tables, batch)
+    found: dict[int, list[str]] = {}
+    for at_ms, name in rows(tables.current().read("members"), "at_ms", "member_id"):
+        found.setdefault(at_ms, []).append(name)
+    assert [*found.values()] == [["a", "b"], second, ["b", "c"]]
 
 
 def test_groups_of_spark_itself_are_left_out(spark: SparkSession) -> None:

@@ -400,6 +400,26 @@ claim(
     (5, "leave", 1, 0, 0, 1, 1),
 )
 
+STORIES["changed while empty"] = Story(
+    states=(
+        State(at_ms=10_000, generation=40, held={"a": [0]}, protocol="range"),
+        State(at_ms=60_000, generation=41),
+        State(at_ms=70_000, held=REMOVED),
+        State(at_ms=70_000, generation=1, held={"k": [0]}, protocol=BROKER),
+        State(at_ms=90_000, generation=2, held={"k": [0], "l": []}, protocol=BROKER),
+    ),
+    commits=tuple(every(1_000, (10_000, 59_000), (71_000, 99_000))),
+)
+claim(
+    "a group without members changes its protocol: its generations begin again, its time does not",
+    *("changed while empty", "rebalances"),
+    "first_generation trigger rounds missing moved unavailable_partition_s",
+    (1, "created", 1, 0, 1, 11.0),
+    (2, "join", 1, 0, 0, 0.0),
+    (40, "created", 1, 39, 0, 0.0),
+    (41, "emptied", 1, 0, 0, 0.0),
+)
+
 STORIES["made again"] = Story(
     states=(
         State(at_ms=10_000, generation=1, held={"a": [0]}),

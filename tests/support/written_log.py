@@ -112,6 +112,7 @@ class Log:
     commits: list[tuple[int, tuple[str, int], int | None]] = field(factory=list)
     generations: list[tuple[int, int]] = field(factory=list)
     _parts: _Parts = field(factory=dict)
+    _newest: dict[str, str] = field(factory=dict)
 
     def topic(self, name: str) -> str:
         """Return the name of a topic of the simulation; each group has topics of its own."""
@@ -195,12 +196,14 @@ class Log:
         """Append the records that have changed in a group of KIP-848."""
         parts = dict(self._parts_of(group))
         self._replace(at_ms, parts)
+        for target in group.target.values():
+            self._newest |= {self.topic(name): name for name in target.names}
         known = Known(
             at_ms=at_ms,
             generation=group.generation,
             protocol=BROKER,
             owned={
-                name: self.named(seat.assigned | seat.revoking)
+                name: self.named(self._existing(seat.assigned | seat.revoking))
                 for name, seat in group.seats.items()
             },
             topics={
@@ -210,6 +213,11 @@ class Log:
         )
         if not self.known or evolve(known, at_ms=0) != evolve(self.known[-1], at_ms=0):
             self.known.append(known)
+
+    def _existing(self, resources: ResourceSet) -> ResourceSet:
+        """Return partitions without those of an earlier topic of the same name."""
+        names = [one for one in resources.names if self._newest.get(self.topic(one), one) == one]
+        return resources.restrict_names(names)
 
     def remove_consumer(self, at_ms: int) -> None:
         """Append the tombstones of a group of KIP-848."""

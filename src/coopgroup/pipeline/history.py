@@ -51,6 +51,8 @@ HISTORY_JOB: Final = "history"
 INTERNAL_TOPIC: Final = "__consumer_offsets"
 RECORDS_PER_BATCH: Final = 1_000_000
 _OWN_GROUPS: Final = "^spark-kafka-(source|relation)-"
+_PATIENCE_MS: Final = 3_600_000
+"""Longer than the session of any member; compaction takes a day or more."""
 _COMMIT_KEYS: Final = (b"\0\0", b"\0\1")  # versions 0 and 1
 _CONSUMER_KEYS: Final = tuple(bytes([0, kind.value]) for kind in ConsumerKind)
 
@@ -136,19 +138,60 @@ def last_records(earlier: DataFrame) -> DataFrame:
     return last.toDF("group", "kind", "name", "row").select("row.*")
 
 
-def consumer_states(new: DataFrame, last: DataFrame, names: Mapping[str, str]) -> DataFrame:
+def consumer_states(
+    new: DataFrame, last: DataFrame, names: Mapping[str, str], until: DataFrame | None = None
+) -> DataFrame:
     """Return the states of KIP-848 groups after new records, as `GROUP_RECORDS`.
 
     Args:
         new: records of the table `consumer_records`.
         last: from `last_records`, of the same groups before them.
         names: names of topics, by id.
+        until: (source_partition, until_ms): the time up to which the topic was read; `None` if no
+            earlier records are known.
     """
     known = last.withColumn("is_new", sql.lit(0).cast("boolean"))
     both = known.unionByName(new.withColumn("is_new", sql.lit(1).cast("boolean")))
-    both = both.select(*KNOWN_RECORDS.names).repartition("group")
-    both = both.sortWithinPartitions("group", "source_offset")
+    both = both.select(*KNOWN_RECORDS.names)
+    if until is not None:
+        both = both.unionByName(_lost_tombstones(both, until), allowMissingColumns=True)
+    both = both.repartition("group")
+    both = both.sortWithinPartitions("group", "source_offset", sql.desc("is_tombstone"))
     return both.mapInArrow(partial(settled, join_states(names)), GROUP_RECORDS)
+
+
+def _lost_tombstones(records: DataFrame, until: DataFrame) -> DataFrame:
+    """Return tombstones of members that left, and whose own tombstones were compacted.
+
+    Each target has an epoch, and every living member writes that it has reached the epoch. A member
+    that has not done so after a long time is gone. It left before the first record with a newer
+    epoch, so its tombstones have the place of this record.
+
+    Args:
+        records: `KNOWN_RECORDS`; the last record of each key counts.
+        until: as in `consumer_states`.
+    """
+    final = last_records(records).where(~sql.col("is_tombstone"))
+    members = final.where(sql.col("kind") == "member").select(
+        "group", "name", "source_partition", "rebalance_timeout_ms"
+    )
+    reached = final.where(sql.col("kind") == "assignment").select(
+        "group", "name", sql.col("epoch").alias("reached")
+    )
+    place = sql.struct("source_offset", "source_partition", "at_ms", "is_new")
+    target_ms = sql.when(sql.col("kind") == "target", sql.col("at_ms"))
+    newer = records.where(sql.col("kind").isin("group", "target", "assignment"))
+    newer = newer.select("group", "epoch", place.alias("place"), target_ms.alias("target_ms"))
+    known = members.join(reached, ["group", "name"], "left").join(newer, "group")
+    known = known.where(sql.col("epoch") > sql.coalesce("reached", sql.lit(0)))
+    first = known.groupBy("group", "name", "source_partition", "rebalance_timeout_ms").agg(
+        sql.min("place").alias("place"), sql.min("target_ms").alias("target_ms")
+    )
+    patience_ms = sql.greatest("rebalance_timeout_ms", sql.lit(0)) + _PATIENCE_MS
+    gone = first.join(until, "source_partition").drop("source_partition")
+    gone = gone.where(sql.col("until_ms") > sql.col("target_ms") + patience_ms)
+    kinds = sql.explode(sql.array(sql.lit("assignment"), sql.lit("member"))).alias("kind")
+    return gone.select("group", "name", "place.*", kinds).withColumn("is_tombstone", sql.lit(True))  # noqa: FBT003 - a value
 
 
 def commits_of(records: DataFrame) -> DataFrame:
@@ -297,7 +340,8 @@ def write_history(
             new = _readable(consumers, "consumer_records")
             last = _last_of_groups(new, tables).persist()
             found = _names_of(new.unionByName(last), commits, tables, names)
-            states = consumer_states(new, last, found).persist()
+            until = copy.groupBy("source_partition").agg(sql.max("written_ms").alias("until_ms"))
+            states = consumer_states(new, last, found, until).persist()
             kept += [last, states]
         frames = history_frames(commits, groups, consumers, states, source)
         tables.append(HISTORY_JOB, batch, frames)
@@ -320,8 +364,8 @@ def _names_of(
 ) -> Mapping[str, str]:
     """Return the names of topics: of existing topics from the brokers, of others from commits."""
     held = sql.explode(sql.concat("partitions", "revoking")).alias("held")
-    owned = records.where(sql.col("kind") == "assignment").select(held)
-    ids = {row[0] for row in owned.select("held.topic_id").distinct().collect()}
+    placed = records.where(sql.col("kind").isin("assignment", "target_of_member")).select(held)
+    ids = {row[0] for row in placed.select("held.topic_id").distinct().collect()}
     if not ids:
         return {}
     known = {one: name for one, name in names().items() if one in ids}

@@ -21,14 +21,12 @@ __all__ = ["VIEWS", "create_views"]
 # The coordinator writes all members of a group again in each state. Consecutive states with the
 # same owner are one row: their number minus the count of the owner's states is constant. A state
 # that repeats the generation (a static member returned) has the time of the round, so its own time
-# is that of its record. The tombstone of an upgrade to KIP-848, or back, is no state: the group
-# goes on (see `processes.states_of`).
+# is that of its record. The tombstone of an upgrade to KIP-848, or back, is no state, because the
+# group goes on (see `processes.states_of`).
 _OWNERS: Final = """\
 WITH around AS (
     SELECT
         g.*,
-        LAG(g.generation) OVER (PARTITION BY g.group ORDER BY g.source_offset) AS generation_before,
-        LEAD(g.generation) OVER (PARTITION BY g.group ORDER BY g.source_offset) AS generation_after,
         LEAD(g.written_ms) OVER (PARTITION BY g.group ORDER BY g.source_offset) AS after_ms,
         COALESCE(LAG(g.protocol) OVER (PARTITION BY g.group ORDER BY g.source_offset), '')
             AS protocol_before,
@@ -42,8 +40,7 @@ WITH around AS (
         LAG(o.generation) OVER (PARTITION BY o.group ORDER BY o.source_offset) AS before
     FROM around AS o
     WHERE NOT COALESCE(
-        o.is_tombstone AND o.generation_after >= o.generation_before
-        AND o.after_ms <= o.written_ms + 1000
+        o.is_tombstone AND o.after_ms <= o.written_ms + 1000
         AND (o.protocol_before = 'broker') <> (o.protocol_after = 'broker'), FALSE
     )
 ), times AS (

@@ -59,15 +59,16 @@ def states_of(generations: DataFrame) -> DataFrame:
     )
     no = sql.lit(0).cast("boolean")
     goes_back = sql.coalesce(sql.col("generation") < sql.col("known"), no)
-    # An upgrade to KIP-848, or back, deletes the old records and writes the new ones: the group
-    # goes on, and its generations too.
-    after_it = [sql.lead(name).over(order) for name in ("generation", "protocol", "written_ms")]
+    # A change to KIP-848, or back, deletes the old records and writes the new ones: the group goes
+    # on. If it has no members at that time, its generations begin again.
+    after_it = [sql.lead(name).over(order) for name in ("protocol", "written_ms")]
     was_broker = sql.last("protocol", ignorenulls=True).over(before) == BROKER
-    changes = sql.coalesce(after_it[1] == BROKER, no) != sql.coalesce(was_broker, no)
-    changes &= (after_it[0] >= sql.col("known")) & (
-        after_it[2] <= sql.col("written_ms") + _UPGRADE_MS
-    )
-    is_removed = sql.col("is_tombstone") & ~sql.coalesce(changes, no)
+    changes = sql.coalesce(after_it[0] == BROKER, no) != sql.coalesce(was_broker, no)
+    changes &= after_it[1] <= sql.col("written_ms") + _UPGRADE_MS
+    is_change = sql.col("is_tombstone") & sql.coalesce(changes, no)
+    marked = marked.withColumn("is_change", is_change)
+    is_removed = sql.col("is_tombstone") & ~sql.col("is_change")
+    goes_back &= ~sql.coalesce(sql.lag("is_change").over(order), no)
     marked = marked.withColumn("is_end", is_removed | goes_back)
     life = sql.sum(sql.col("is_end").cast("int")).over(order)
     # In reverse order, the end of a life is the last one before its states: Spark is fast with

@@ -5,7 +5,7 @@ telemetry. Without proof it is **likely** if three things hold:
 
 - the newcomer has the client id and the host of the member that left, at most an hour before;
 - in between, the group was smaller than before the absence;
-- the newcomer joined after the old member had left.
+- when the old member left, the group had no younger member of that client and host.
 
 Everything else is a departure and an arrival. A deployment of Kubernetes with `maxSurge` starts a
 new pod before an old one leaves. So the group is smaller only if it has fewer members than before
@@ -77,6 +77,8 @@ class _Life:
         self._away: list[_Away] = []
         self._size, self._since_ms = 0, 0
         self._quiet_size: int | None = None
+        # Members that came, by client and host, in the order of their arrival.
+        self._came: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
 
     def absences(self, steps: Iterable[Mapping[str, Any]]) -> list[_Row]:
         rows = []
@@ -102,9 +104,14 @@ class _Life:
     def _leave(self, step: Mapping[str, Any]) -> _Row:
         row: _Row = {**step, "returned_as": NEVER}
         proof = _proof(step)
+        came, member = self._came[_client(step)], step["member_id"]
+        # The successor of a killed member joins before the old session is over.
+        has_successor = bool(came) and came[-1] != member
+        if member in came:
+            came.remove(member)
         if proof is not None:
             self._proofs[proof] = row
-        else:
+        elif not has_successor:
             is_quiet = step["at_ms"] - self._since_ms >= _QUIET_MS
             quiet_size = None if is_quiet else self._quiet_size
             full = self._size if quiet_size is None else min(self._size, quiet_size)
@@ -112,6 +119,7 @@ class _Life:
         return row
 
     def _join(self, step: Mapping[str, Any]) -> None:
+        self._came[_client(step)].append(step["member_id"])
         proof = _proof(step)
         if proof is not None:
             row = self._proofs.pop(proof, None)
@@ -131,13 +139,16 @@ class _Life:
 
         The absence is over in any case: the newcomer took the place of its member.
         """
-        names = ("client_id", "client_host")
         for place, one in enumerate(self._away):
-            if all(one.row[name] == step[name] for name in names):
+            if _client(one.row) == _client(step):
                 del self._away[place]
                 is_short = step["at_ms"] - one.row["gone_ms"] <= RETURN_MS_MAX
                 return one.row if one.is_smaller and is_short else None
         return None
+
+
+def _client(step: Mapping[str, Any]) -> tuple[str, str]:
+    return step["client_id"], step["client_host"]
 
 
 def _proof(step: Mapping[str, Any]) -> tuple[str, str] | None:

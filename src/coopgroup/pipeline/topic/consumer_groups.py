@@ -9,7 +9,8 @@ A member owns its assigned partitions, and those that it has not revoked yet. Th
 state is the epoch of the group.
 
 The group coordinator writes ids of topics, not names. See `coopgroup.pipeline.history` for the
-names. A topic without a known name, which was deleted, has its id in place of the name.
+names. A topic without a known name, which was deleted, has its id in place of the name. If two
+topics had one name, the newest target tells which one exists.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class Consumers:
     _owners: dict[_Place, str] = field(factory=dict)
     _expressions: dict[str, list[str]] = field(factory=dict)
     _own_names: dict[str, str] = field(factory=dict)
+    _newest: dict[str, str] = field(factory=dict)
     _parts: dict[str, _Row] = field(factory=dict)
     _has_changed: bool = False
     _told: _Row | None = None
@@ -89,7 +91,9 @@ class Consumers:
                         self._touch(member)
             case ConsumerKind.TOPICS:
                 self._own_names |= {one["topic_id"]: one["topic"] for one in row["names"] or ()}
-            case ConsumerKind.TARGET | ConsumerKind.TARGET_OF_MEMBER:
+            case ConsumerKind.TARGET_OF_MEMBER:
+                self._aim_at({one["topic_id"] for one in row["partitions"] or ()})
+            case ConsumerKind.TARGET:
                 pass  # a target is a wish
 
     def state(self) -> _Row | None:
@@ -135,6 +139,7 @@ class Consumers:
 
     def _own(self, name: str, owned: frozenset[_Place]) -> None:
         before = self._owned.get(name, frozenset())
+        owned = frozenset(one for one in owned if self._exists(one[0]))
         _put(self._owned, name, owned or None)
         for place in before - owned:
             if self._owners.get(place) == name:
@@ -149,6 +154,18 @@ class Consumers:
             self._owners[place] = name
         if owned != before:
             self._touch(name)
+
+    def _aim_at(self, topic_ids: Iterable[str]) -> None:
+        """Forget the partitions of earlier topics of the same names: targets have existing ones.
+
+        Members give them up with their next heartbeats, and may own the new ones before.
+        """
+        newest = {self._name(one): one for one in topic_ids}
+        if newest.items() <= self._newest.items():
+            return
+        self._newest |= newest
+        for member, owned in [*self._owned.items()]:
+            self._own(member, owned)
 
     def _touch(self, name: str) -> None:
         self._parts.pop(name, None)
@@ -177,6 +194,9 @@ class Consumers:
                 for name, numbers in sorted(owned.items())
             ],
         }
+
+    def _exists(self, topic_id: str) -> bool:
+        return self._newest.get(self._name(topic_id), topic_id) == topic_id
 
     def _name(self, topic_id: str) -> str:
         return self.names.get(topic_id) or self._own_names.get(topic_id) or topic_id

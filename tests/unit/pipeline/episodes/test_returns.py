@@ -57,6 +57,13 @@ CASES = {
     "a newcomer ends the absence whose place it takes": (
         "1 a@h k@k, 2 b@h k@k, 3 k@k, 4 c@h k@k -> a never, b client_and_host c"
     ),
+    "a killed member whose successor joined before its session ended stays away": (
+        "1 a@h k@k, 2 a@h k@k b@h, 3 k@k b@h, 4 k@k, 5 k@k c@h, 6 k@k c@h d@h"
+        " -> a never, b client_and_host c"
+    ),
+    "the twin that came before is no successor": (
+        "1 a@h k@k, 2 a@h b@h k@k, 3 a@h k@k, 4 a@h c@h k@k -> b client_and_host c"
+    ),
     "an hour is short enough": (
         f"1 a@h k@k, 2 k@k, {2 + RETURN_MS_MAX} k@k b@h -> a client_and_host b"
     ),

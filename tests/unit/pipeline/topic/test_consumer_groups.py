@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from coopgroup.pipeline.topic.consumer_groups import KNOWN_RECORDS, join_states
 
-NAMES = {"id-o": "orders"}
+NAMES = {"id-o": "orders", "id-o2": "orders"}
 
 
 class Log:
@@ -155,6 +155,29 @@ def test_a_partition_has_one_owner_if_a_deletion_was_compacted(log: Log) -> None
     assert owners(log.states()[-1]) == {"a": [0], "b": [1]}
     log.own(30, "a", [0])
     assert owners(log.states()[-1]) == {"a": [0], "b": [1]}
+
+
+def test_partitions_of_a_topic_that_was_made_again_have_one_owner(log: Log) -> None:
+    """A member learns of the deletion with its next heartbeat; until then it has the old ones."""
+
+    def held(topic_id: str, *numbers: int) -> list[dict[str, Any]]:
+        return [{"topic_id": topic_id, "partitions": [*numbers]}]
+
+    log.join(20, "b")
+    log.own(20, "b", [])
+    log.write(30, "group", epoch=2)
+    log.write(30, "target_of_member", "a", partitions=held("id-o2", 1))
+    log.write(30, "target_of_member", "b", partitions=held("id-o2", 0))
+    log.write(30, "assignment", "b", partitions=held("id-o2", 0), revoking=[])
+    log.own(40, "a", [], [0, 1])
+    log.write(50, "assignment", "a", partitions=held("id-o2", 1), revoking=[])
+    found = [(one["at_ms"], owners(one)) for one in log.states()]
+    assert found == [
+        (10, {"a": [0, 1]}),
+        (20, {"a": [0, 1], "b": []}),
+        (30, {"a": [], "b": [0]}),
+        (50, {"a": [1], "b": [0]}),
+    ]
 
 
 def test_members_before_the_epoch_is_known_are_no_state() -> None:
