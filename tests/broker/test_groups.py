@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 import time
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 from attrs import define, field
+from confluent_kafka import Producer
 
 from coopgroup import Catalogue, CooperativeGroup
 from coopgroup.core.model import Resource
@@ -157,12 +159,12 @@ def test_tasks_come_and_go_while_the_rest_goes_on(crew: Crew) -> None:
     crew.catalogue = changed
 
 
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", range(6))
 def test_example_of_the_page_runs(kafka_cluster: KafkaCluster, number: int) -> None:
     """Unchanged except for broker and group; the test supplies the reader's functions."""
     page = (ROOT / "docs" / "groups.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     heard: list[str] = []
     done = threading.Event()
 
@@ -170,6 +172,13 @@ def test_example_of_the_page_runs(kafka_cluster: KafkaCluster, number: int) -> N
         def call(*_: object) -> None:
             heard.append(word)
             done.set()
+
+        return call
+
+    def later(word: str) -> Callable[..., Any]:
+        async def call(*_: object) -> None:
+            await asyncio.sleep(0)
+            note(word)()
 
         return call
 
@@ -190,12 +199,21 @@ def test_example_of_the_page_runs(kafka_cluster: KafkaCluster, number: int) -> N
         **{f"{verb}_{noun}": note(verb) for noun, some in verbs.items() for verb in some},
         "read_plan": lambda: {"tasks": {"orders": 2}, "version": 1},
         "stores_on_disk": list,
+        "begin_bot": later("start"),
+        "end_bot": later("stop"),
         "wait_for_shutdown": wait,
         "do_a_piece": piece,
     }
     (group_id,) = re.findall(r'"group.id": "(\w+)"', blocks[number])
     code = blocks[number].replace(f'"{group_id}"', f'"{unique(group_id)}"')
     code = code.replace("localhost:9092", kafka_cluster.bootstrap_servers)
+    if "CatalogueTopic" in code:
+        topic = unique("report-definitions")
+        code = code.replace("report-definitions", topic)
+        kafka_cluster.create_topic(topic, 1, config={"cleanup.policy": "compact"})
+        producer = Producer(kafka_cluster.client_config())
+        producer.produce(topic, key="berlin", value='{"each": "hour"}')
+        assert producer.flush(WAIT_S) == 0
     exec(compile(code, "groups.md", "exec"), names)  # noqa: S102 - our own page
     assert set(heard) == ({"token 1"} if "do_a_piece" in code else {"start", "stop"})
 

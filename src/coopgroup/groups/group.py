@@ -212,7 +212,9 @@ class CooperativeGroup:
             post=self._driver.post,
         )
         if isinstance(source, CatalogueTopic):
-            source.open(shared.librdkafka, shared.connection.credentials, sink.warn)
+            credentials = shared.connection.credentials
+            log_in = None if credentials is None else credentials.give
+            source.open(shared.librdkafka, log_in, sink.warn)
             opened.callback(source.close)
         opened.callback(self._end_threads)
 

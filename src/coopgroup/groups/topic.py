@@ -25,7 +25,6 @@ from coopgroup.core.session import one_line
 from coopgroup.errors import ConfigurationError, CoopgroupError
 from coopgroup.groups.catalogue import Catalogue, Mark, Weights, definition_text
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.config.sasl import SaslCredentials
 from coopgroup.kafka.config.shown_values import shown_configuration
 
 _STEP_S: Final = 0.1
@@ -68,8 +67,8 @@ class CatalogueTopic:
     tasks: Callable[[str, Any], int | Iterable[int]] | None = field(default=None, kw_only=True)
     decode: Callable[[bytes], object] = field(default=json.loads, kw_only=True)
     _configuration: Mapping[str, Any] = field(factory=dict, init=False, repr=shown_configuration)
-    _credentials: SaslCredentials | None = field(default=None, init=False, repr=False)
-    _warn: Callable[..., None] = field(default=lambda *_, **__: None, init=False, repr=False)
+    _log_in: Callable[[Any], None] | None = field(default=None, init=False, repr=False)
+    warn: Callable[..., None] = field(default=lambda *_, **__: None, init=False, repr=False)
     _consumer: Any = field(default=None, init=False)
     _entries: dict[str, _Entry] = field(factory=dict, init=False)
     _made: Catalogue | None = field(default=None, init=False)
@@ -83,17 +82,22 @@ class CatalogueTopic:
     def open(
         self,
         configuration: Mapping[str, Any],
-        credentials: SaslCredentials | None,
+        log_in: Callable[[Any], None] | None,
         warn: Callable[..., None],
     ) -> None:
-        """Take the connection settings of the group.
+        """Take the connection settings of the group; the group calls it.
+
+        Args:
+            configuration: keys of librdkafka's consumer.
+            log_in: gives a consumer the newest credentials, or None.
+            warn: writes a log event.
 
         Raises:
             ConfigurationError: another group has the topic already.
         """
         if self._configuration:
             raise ConfigurationError("catalogue", self, "a CatalogueTopic for each group")
-        self._configuration, self._credentials, self._warn = configuration, credentials, warn
+        self._configuration, self._log_in, self.warn = configuration, log_in, warn
 
     def __call__(self) -> Catalogue:
         """Read up to the present end of the topic.
@@ -130,8 +134,8 @@ class CatalogueTopic:
             }
         )
         try:
-            if self._credentials is not None:
-                self._credentials.give(consumer)
+            if self._log_in is not None:
+                self._log_in(consumer)
             self._check(consumer)
             consumer.assign([TopicPartition(self.topic, 0, OFFSET_BEGINNING)])
         except BaseException:
@@ -187,7 +191,8 @@ class CatalogueTopic:
             name = message.key().decode()
             self._define(name, message.value(), message.offset())
         except Exception as failure:  # noqa: BLE001 -- one bad record must not end all reads
-            self._warn("definition_unusable", key=repr(message.key()), error=one_line(failure))
+            key, error = repr(message.key()), one_line(failure)
+            self.warn("definition_unusable", key=key, error=error)
         return False
 
     def _define(self, name: str, value: bytes | None, offset: int) -> None:

@@ -587,12 +587,10 @@ class ResourceWork:
                 self._decline(work, Decline("the catalogue here does not have it"))
             elif not work.is_waiting_told and now >= work.waits_since_s + _BEHIND_WARN_S:
                 work.is_waiting_told = True
-                known = self.known()
+                known, where = self.known(), _said(work.resource)
+                has = None if known is None else known.version
                 self._warn_later(
-                    "catalogue_behind",
-                    resources=_said(work.resource),
-                    known=None if known is None else known.version,
-                    wanted=work.version,
+                    "catalogue_behind", resources=where, known=has, wanted=work.version
                 )
         if waiting:
             self.look_soon()

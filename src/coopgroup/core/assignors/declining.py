@@ -3,8 +3,8 @@
 A member whose `start` raised `Decline` tells so with each join, until its time is over. A
 `PlacementAssignor` counts such a member as one that the resource does not fit. Any other assignor
 may read `GroupMember.declined` itself. If it does not, and gives the resource to such a member, the
-resource goes to the member with the fewest resources. If all members decline, it has no owner, and
-the round goes on (`Placement`).
+resource stays with its owner. Without an owner, it goes to the member with the fewest resources. If
+all members decline, it has no owner, and the round goes on (`Placement`).
 
 Members that take part in warm-ups tell declined warm-ups in the same field, and no declined starts.
 A declined warm-up does not forbid a move, so these members are left out.
@@ -68,7 +68,9 @@ class Passing:
             subscribers = members[group.subscribes(members, every)]
             takers = subscribers[~declined[subscribers, number]]
             target[number] = NOBODY
-            if takers.size:
+            if group.owner[number] in takers:
+                target[number] = group.owner[number]
+            elif takers.size:
                 loads = np.bincount(target[target != NOBODY], minlength=members.size)
                 target[number] = takers[loads[takers].argmin()]
             else:

@@ -1,0 +1,117 @@
+"""Processes of an example that share work, and what their own logs say about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+from attrs import define, field
+
+from tests.architecture.tree import ROOT
+from tests.support.waiting import wait_for
+
+END_S = 30.0
+FRESH_S = 0.5
+QUIET_S = 5.0  # longer than the pause between two moves of a policy
+Task = tuple[str, int]
+Row = dict[str, Any]
+
+
+@define(eq=False)
+class Crew:
+    """Processes with a name each; their JSON lines are in `folder`.
+
+    Attributes:
+        arguments: of all processes.
+    """
+
+    folder: Path
+    example: str
+    arguments: list[str]
+    processes: dict[str, subprocess.Popen[bytes]] = field(factory=dict, init=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes.values():
+            with suppress(subprocess.TimeoutExpired):
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+                process.wait(END_S)
+            process.kill()
+            process.wait()
+
+    def start(self, name: str, *more: str) -> None:
+        command = [sys.executable, str(ROOT / "examples" / self.example), f"--name={name}"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+        with (self.folder / f"{name}.jsonl").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [*command, *self.arguments, *more], env=environment, stdout=log
+            )
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        self.processes[name].send_signal(number)
+        if number is signal.SIGKILL:
+            self.processes[name].wait()
+
+    def end(self, name: str) -> None:
+        self.processes[name].terminate()
+        assert self.processes[name].wait(END_S) == 0
+
+    def rows(self, event: str) -> list[Row]:
+        """Return the lines of an event, by time; `task` is a pair."""
+        rows = [
+            json.loads(line)
+            for path in self.folder.glob("*.jsonl")
+            for line in path.read_text().split("\n")[:-1]  # the last one may be cut
+        ]
+        found = [{**row, "task": tuple(row["task"])} for row in rows if row["event"] == event]
+        return sorted(found, key=lambda row: row["at_s"])
+
+    def holders(self) -> dict[Task, str]:
+        """Return who worked last on each task, if that was a moment ago."""
+        rows = self.rows("work")
+        newest_s = rows[-1]["at_s"] if rows else 0.0
+        recent = [row for row in rows if row["at_s"] > newest_s - FRESH_S]
+        ended = {(row["task"], row["worker"]): row["at_s"] for row in self.rows("stop")}
+        return {
+            row["task"]: row["worker"]
+            for row in recent
+            if ended.get((row["task"], row["worker"]), 0.0) < row["at_s"]
+        }
+
+    def settle(self, wanted: set[Task], *names: str) -> dict[Task, str]:
+        """Wait until exactly these processes work on exactly these tasks; return who does."""
+
+        def is_settled() -> bool:
+            holders = self.holders()
+            if set(holders) != wanted or set(holders.values()) != set(names):
+                return False
+            changes = [*self.rows("start"), *self.rows("stop")]
+            newest_s = max(row["at_s"] for row in changes)
+            return bool(self.rows("work")[-1]["at_s"] > newest_s + QUIET_S)
+
+        wait_for(is_settled, f"{', '.join(names)} share {len(wanted)} tasks", 90.0)
+        return self.holders()
+
+    def check_single_workers(self) -> None:
+        """Fail if two processes worked on one task, or one process with an older token."""
+        moments: dict[Task, list[Row]] = {}
+        for row in self.rows("work"):
+            moments.setdefault(row["task"], []).append(row)
+        for rows in moments.values():
+            for before, after in pairwise(rows):
+                is_same = (before["token"], before["worker"]) == (after["token"], after["worker"])
+                assert is_same or after["token"] > before["token"], (before, after)
+
+    def stopped(self, since_s: float) -> set[Task]:
+        """Return the tasks that were stopped since a time."""
+        return {row["task"] for row in self.rows("stop") if row["at_s"] > since_s}

@@ -1,0 +1,89 @@
+"""Declined resources, placed by an assignor that knows nothing of declines."""
+
+import attrs
+import numpy as np
+import pytest
+
+from coopgroup.assignors import NOBODY, Assignor, GroupSnapshot, Placement, PlacementAssignor
+from coopgroup.core.assignors.declining import Passing, refusals
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.resource_set import Int32Array, Int64Array
+from tests.support.groups import claim, group_of, indices_of_t, no_lags
+
+
+@attrs.frozen
+class Fixed:
+    """Gives all resources to one member, or leaves one out."""
+
+    member: int
+    no_room: bool = False
+    name: str = "fixed"
+    needs_lags: bool = False
+
+    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array | Placement:
+        target = np.full(len(group.resources), self.member, dtype=np.int32)
+        if not self.no_room:
+            return target
+        target[0] = NOBODY
+        return Placement(target=target, no_room={("T", 0): "full"})
+
+
+def group(*, b_owns: bool = False, c_declines: bool = True, warm: bool = False) -> GroupSnapshot:
+    """Return members a, b and c; a declines T1 and T2, and c declines T2."""
+    return group_of(
+        {"T": range(4)},
+        claim("a", {}, declined=ResourceSet({"T": [1, 2]}), warm=EMPTY if warm else None),
+        claim("b", indices_of_t(1, 3) if b_owns else {}),
+        claim("c", {}, declined=ResourceSet({"T": [2]} if c_declines else {})),
+    )
+
+
+def placed(
+    assignor: Assignor, given: GroupSnapshot
+) -> tuple[list[int], dict[tuple[str, int], str]]:
+    answer = Passing(assignor).assign(given, no_lags(given))
+    if isinstance(answer, Placement):
+        return answer.target.tolist(), {(*one,): why for one, why in answer.no_room.items()}
+    return answer.tolist(), {}
+
+
+def test_declined_resources_go_to_those_with_the_fewest() -> None:
+    assert placed(Fixed(0), group()) == ([0, 1, 1, 0], {})
+    assert placed(Fixed(0), group(c_declines=False)) == ([0, 1, 2, 0], {})
+
+
+def test_declined_resource_stays_with_its_owner() -> None:
+    """Otherwise it would move with each round, because its owner has more than others."""
+    assert placed(Fixed(0), group(b_owns=True))[0][1] == 1
+
+
+def test_reasons_of_the_assignor_stay() -> None:
+    assert placed(Fixed(0, no_room=True), group()) == ([NOBODY, 1, 1, 0], {("T", 0): "full"})
+
+
+def test_resource_that_all_decline_has_no_owner() -> None:
+    given = group_of(
+        {"T": range(2)},
+        *(claim(name, {}, declined=ResourceSet({"T": [1]})) for name in "ab"),
+    )
+    assert placed(Fixed(0), given) == ([0, NOBODY], {("T", 1): "all members decline it"})
+    assert placed(PlacementAssignor(), given)[1] == {("T", 1): "it fits no member"}
+
+
+@pytest.mark.parametrize("assignor", [Fixed(1), PlacementAssignor()])
+def test_answer_without_declines_is_the_assignors_own(assignor: Assignor) -> None:
+    given = group_of({"T": range(3)}, claim("a", {}), claim("b", {}))
+    assert refusals(given) is None
+    mine, theirs = placed(assignor, given)[0], assignor.assign(given, no_lags(given))
+    assert mine == (theirs.target if isinstance(theirs, Placement) else theirs).tolist()
+
+
+def test_declined_warm_up_forbids_nothing() -> None:
+    assert placed(Fixed(0), group(warm=True))[0] == [0, 0, 0, 0]
+
+
+def test_it_shows_the_attributes_of_the_chosen_assignor() -> None:
+    for chosen in (Fixed(0), PlacementAssignor()):
+        passing = Passing(chosen)
+        assert (passing.name, passing.needs_lags) == (chosen.name, chosen.needs_lags)
+        assert passing.has_limits is isinstance(chosen, PlacementAssignor)
