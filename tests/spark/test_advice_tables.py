@@ -367,7 +367,8 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str
         "absences": make(spark, "absences", *absences),
         "rebalances": make(spark, "rebalances", rebalance),
     }
-    tables.replace("episodes", frames)
+    for name, frame in frames.items():
+        tables.replace(name, frame)
     return tables.folder
 
 
