@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -27,9 +28,16 @@ def make(spark: SparkSession, table: str, *given: Mapping[str, Any]) -> DataFram
 
 
 @contextmanager
-def killed_at(owner: object, name: str) -> Iterator[None]:
-    """Let a job die when it calls a function."""
-    with patch.object(owner, name, side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+def killed_at(owner: type, name: str, *, after: int = 0) -> Iterator[None]:
+    """Let a job die when it calls a method, or at a later call."""
+    method, calls = getattr(owner, name), count()
+
+    def killed(*args: Any, **named: Any) -> Any:  # noqa: ANN401 - those of the method
+        if next(calls) == after:
+            raise KeyboardInterrupt
+        return method(*args, **named)
+
+    with patch.object(owner, name, killed), pytest.raises(KeyboardInterrupt):
         yield
 
 

@@ -10,12 +10,12 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from coopgroup.cli.pipeline.advise import command
-from coopgroup.cli.pipeline.run import _ripe
+from coopgroup.cli.pipeline.run import _advice
 from coopgroup.errors import CoopgroupError, PipelineError
 from coopgroup.pipeline.advice import tables as advice_tables
 from coopgroup.pipeline.advice.choose import ENOUGH
 from coopgroup.pipeline.advice.cost import MoveCost
-from coopgroup.pipeline.advice.tables import history_of, move_cost_of
+from coopgroup.pipeline.advice.tables import history_of, move_costs_of
 from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.tables import Tables
 from coopgroup.simulator.scenario import Choice
@@ -271,13 +271,13 @@ def test_cost_of_a_move_is_told_by_telemetry(spark: SparkSession) -> None:
     for number in range(1, 6):
         takes("b" if number % 2 else "a", 10_000_000 * number, 4_000 + number)
     tables = given(spark, {"events": events, "work": work})
-    assert move_cost_of(tables, "g") == MoveCost(move_ms=4_003, return_ms=4_003)
+    assert move_costs_of(tables, ["g"]) == {"g": MoveCost(move_ms=4_003, return_ms=4_003)}
     for number in range(6, 11):
         takes("b", 10_000_000 * number, 100 + number)
     tables = given(spark, {"events": events, "work": work})
-    assert move_cost_of(tables, "g") == MoveCost(move_ms=4_003, return_ms=108)
+    assert move_costs_of(tables, ["g"]) == {"g": MoveCost(move_ms=4_003, return_ms=108)}
     few = given(spark, {"events": events[:3], "work": work[:3]})
-    assert move_cost_of(few, "g") is None
+    assert move_costs_of(few, ["g"]) == {}
 
 
 def test_process_that_starts_again_is_known_by_the_history(spark: SparkSession) -> None:
@@ -305,8 +305,8 @@ def test_process_that_starts_again_is_known_by_the_history(spark: SparkSession) 
         host = f"host-{number // 2}"
         members.append({**state, "member_id": member, "client_id": "c", "client_host": host})
     rows = {"events": events, "work": work, "generations": generations, "members": members}
-    found = move_cost_of(given(spark, rows), "g")
-    assert found == MoveCost(move_ms=4_000, return_ms=100)
+    found = move_costs_of(given(spark, rows), ["g"])
+    assert found == {"g": MoveCost(move_ms=4_000, return_ms=100)}
 
 
 @pytest.mark.verify
@@ -322,8 +322,12 @@ def test_a_call_without_groups_advises_groups_with_enough_episodes(spark: SparkS
         for number in range(1, ENOUGH + 1)
     ]
     tables = cast("Tables", given(spark, {"absences": absences, "rebalances": joins}))
-    assert _ripe(tables, Scope()) == ["crashed", "grown"]
-    assert _ripe(tables, Scope(since_ms=2 * HOUR_MS)) == []
+    found = _advice(tables, Scope(), 1_000)
+    assert [(one["group"], "headline" in one) for one in found] == [
+        ("crashed", True),
+        ("grown", True),
+    ]
+    assert _advice(tables, Scope(since_ms=2 * HOUR_MS), 1_000) == []
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -367,7 +371,8 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str
         "absences": make(spark, "absences", *absences),
         "rebalances": make(spark, "rebalances", rebalance),
     }
-    tables.replace("episodes", frames)
+    for name, frame in frames.items():
+        tables.replace(name, frame)
     return tables.folder
 
 

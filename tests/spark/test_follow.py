@@ -132,8 +132,9 @@ def commits_of(folder: Path, table: str) -> int:
 
 
 def is_in_a_batch(folder: Path) -> bool:
-    """Return whether a batch after the first is being written and is not recorded yet."""
-    return commits_of(folder, "commits") > commits_of(folder, "batches") > 0
+    """Return whether a batch after the first is being written, and Spark has not noted its end."""
+    ended = len(list((folder / "v1" / "checkpoints" / "history" / "commits").glob("[0-9]*")))
+    return commits_of(folder, "commits") > ended > 0
 
 
 def last_lags(folder: Path) -> list[int]:

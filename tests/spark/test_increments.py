@@ -1,4 +1,4 @@
-"""Groups with new input: found in Delta's log, and the only ones whose episodes are computed."""
+"""Groups with new input: found in the changes of tables, and the only ones that are computed."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from attrs import evolve, frozen
+from attrs import evolve
 from pyspark.sql import functions as sql
 
 from coopgroup.errors import PipelineError
-from coopgroup.pipeline.basis import Basis
 from coopgroup.pipeline.episodes import job
 from coopgroup.pipeline.episodes.job import write_episodes
+from coopgroup.pipeline.lag import write_lag
+from coopgroup.pipeline.progress import UNKNOWN, Progress
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.tables import Tables
+from coopgroup.pipeline.upkeep import vacuum
 from tests.spark.frames import commit, killed_at, make, rows
 from tests.spark.stories import REMOVED, State, Story, every, tables_of, watched
+from tests.spark.test_lag import end
 from tests.spark.test_telemetry_episodes import STORIES as TOLD
 
 if TYPE_CHECKING:
@@ -36,96 +39,42 @@ LATE, OTHERS = ("g", "killed"), ("h",)
 IS_LATE = f"(`group` IN {LATE} AND pmod(hash(at_ms), 2) = 1)"
 
 
-LAG_BASIS = Basis(settings="latest", groups=(), since_ms=0)
+def commits_of(tables: Tables, batch: int, *groups: str) -> None:
+    frame = make(tables.spark, "commits", *(commit(batch, 1, group=one) for one in groups))
+    tables.append("history", batch, {"commits": frame})
 
 
-@frozen
-class Changes:
-    """Changes to the input of a job."""
-
-    tables: Tables
-
-    def add(self, batch: int, *groups: str) -> None:
-        commits = (commit(batch, 1, group=one) for one in groups)
-        frame = make(self.tables.spark, "commits", *commits)
-        self.tables.append("history", batch, {"commits": frame})
-
-    def join_files(self) -> None:
-        self._change("commits", "OPTIMIZE {}")
-
-    def lag(self, lag: int, *groups: str) -> DataFrame:
-        moments = [{"topic": "t", "partition": 0, "at_ms": at_ms} for at_ms in (1, DAY_MS)]
-        rows = [{"group": group, **one, "lag": lag} for group in groups for one in moments]
-        return make(self.tables.spark, "lag", *rows).coalesce(1)
-
-    def update(self, lag: DataFrame, *, is_gone: bool) -> None:
-        changes = lag.withColumn("is_gone", sql.lit(is_gone))
-        version, deleted = self.tables.update("lag", changes, from_ms=0)
-        assert (deleted > 0) == is_gone
-        basis = evolve(LAG_BASIS, lost_version=version) if deleted else LAG_BASIS
-        self.tables.record("lag", {"lag": version}, basis=basis.to_json())
-
-    def forget_before_2(self) -> None:
-        basis = evolve(LAG_BASIS, since_ms=2)
-        self._change("lag", "DELETE FROM {} WHERE at_ms < 2", basis.to_json())
-
-    def delete_c(self) -> None:
-        self._change("commits", "DELETE FROM {} WHERE `group` = 'c'")
-
-    def _change(self, name: str, statement: str, basis: str = "") -> None:
-        version = self.tables.execute(name, statement.format(self.tables.in_sql(name)))
-        self.tables.record(name, {name: version}, basis=basis)
-
-
-def test_new_rows_are_in_the_new_files(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The driver or executors read the log. Without the log, the times of the files tell."""
+def test_new_rows_are_those_that_came_since(spark: SparkSession, tmp_path: Path) -> None:
+    """Joined files have no new rows. If Delta has deleted the log or the files, all is new."""
     tables = Tables(spark=spark, folder=str(tmp_path / "it's `mine`"))
-    changes = Changes(tables)
 
-    def basis(since_ms: int = 0) -> Basis:
-        return Basis.of(tables.current(), ("commits", "lag"), "5 s", Scope(since_ms=since_ms))
+    def now() -> Progress:
+        return Progress.of(tables.current(), ("commits", "ends"), "5 s", Scope())
 
-    def new(last: Basis, since_ms: int = 0) -> set[str]:
-        """Return the groups that the driver finds; executors find them too."""
-        found = []
-        for few in (1_000, 0):
-            monkeypatch.setattr("coopgroup.pipeline.basis._FEW_VERSIONS", few)
-            frames = basis(since_ms).new_rows(tables, last)
-            assert frames is not None
-            found.append({row.group for frame in frames.values() for row in frame.collect()})
-        assert found[0] == found[1]
-        return found[0]
+    def new(last: Progress) -> set[str] | None:
+        found = now().new_rows(tables, last)
+        if found is None:
+            return None
+        return {row["group"] for name in found for row in found[name].select("group").collect()}
 
-    changes.add(0, "a", "b")
-    tables.replace("lag", {"lag": changes.lag(5, "a", "b")}, basis=LAG_BASIS.to_json())
-    first = basis()
-    changes.add(1, "ü")
+    commits_of(tables, 1, "a", "b")
+    first = now()
+    assert first.new_from_ms(tables, first) is None
+    commits_of(tables, 2, "ü")
     assert new(first) == {"ü"}
-    changes.add(2, "a", "c")
-    second = basis()
-    changes.join_files()
-    assert new(second) == set()
-    assert new(first) == {"a", "b", "c", "ü"}  # all rows share a file
-    changes.update(changes.lag(7, "a"), is_gone=False)
-    assert new(second) == {"a", "b"}  # their rows share a file
-    third = basis()
-    changes.forget_before_2()
-    assert new(third, since_ms=2) == set()
-    assert new(second, since_ms=2) == {"a", "b"}
-    assert basis().new_rows(tables, third) is None  # its scope has lost rows
-    changes.add(3, "d")
+    assert now().new_from_ms(tables, first) == 2
+    second = now()
+    commits_of(tables, 3, "a", "c")
+    tables.execute("commits", f"OPTIMIZE {tables.in_sql('commits')}")
+    third = now()
+    assert (new(third), new(second), new(first)) == (set(), {"a", "c"}, {"a", "c", "ü"})
+    vacuum(tables, "commits", 0)
+    assert now().new_from_ms(tables, second) == UNKNOWN
     without_log(tables, "commits")
-    assert new(basis()) == set()
-    assert new(third, since_ms=2) >= {"d"}
-    without_log(tables, "lag")
-    assert new(second, since_ms=2) >= {"a", "b", "d"}
-    changes.update(changes.lag(7, "b"), is_gone=True)
-    assert basis(since_ms=2).new_rows(tables, third) is None
-    fourth = basis()
-    changes.delete_c()
-    assert basis().new_rows(tables, fourth) is None
+    assert new(second) is None
+    assert now().new_from_ms(tables, second) == UNKNOWN
+    commits_of(tables, 4, "d")
+    assert new(third) == {"d"}
 
 
 def without_log(tables: Tables, name: str) -> None:
@@ -161,13 +110,8 @@ def test_lag_is_new_only_for_groups_whose_episodes_it_may_change(
     tables.append("history", 0, {name: frames[name] for name in HISTORY})
 
     def add(at_ms: int) -> None:
-        moment = {"topic": "orders", "partition": 0, "at_ms": at_ms, "lag": 1}
-        lag = make(spark, "lag", *({"group": name, **moment} for name in stories))
-        if "lag" in tables.versions():
-            version, _ = tables.update("lag", lag.withColumn("is_gone", sql.lit(0) > 0), from_ms=0)
-            tables.record("lag", {"lag": version})
-        else:
-            tables.replace("lag", {"lag": lag}, basis=LAG_BASIS.to_json())
+        tables.merge({"ends": make(spark, "ends", end(at_ms, 900))})
+        write_lag(tables, "latest")
 
     add(100)
     write_episodes(tables)
@@ -190,7 +134,7 @@ def test_a_later_begin_computes_only_groups_with_rows_before_it(
     commits = [commit(day * DAY_MS, 1, group=name) for name, day in at_days.items()]
     tables.append("history", 0, {"commits": make(spark, "commits", *commits)})
     gone = [{"group": "gone", "gone_latest_ms": 4 * DAY_MS}]
-    tables.replace("episodes", {"absences": make(spark, "absences", *gone)})
+    tables.replace("absences", make(spark, "absences", *gone))
     for day in (4, 4, 5, 6, 3):
         write_episodes(tables, scope=Scope(since_ms=day * DAY_MS))
     assert computed == [(), ("gone", "left"), ()]
@@ -230,33 +174,28 @@ def test_rows_that_a_killed_run_has_deleted_come_back(tables: Tables, days: dict
     """The killed run began later, and replaced rows of a group without new input."""
     committed(tables, 0, **days)
     write_episodes(tables, scope=Scope(since_ms=DAY_MS))
-    with killed_at(Tables, "record"):
+    with killed_at(Progress, "note", after=1):
         write_episodes(tables, scope=Scope(since_ms=7 * DAY_MS))
+    assert days_in(tables, "absences") != days
     committed(tables, 1, present=9)
     write_episodes(tables, scope=Scope(since_ms=2 * DAY_MS))
     assert days_in(tables, "absences") == days_in(tables, "rebalances") == days
 
 
-def test_rows_of_a_killed_run_stay_hidden_if_the_next_run_computes_one_group(
-    tables: Tables, days: dict[str, int], monkeypatch: pytest.MonkeyPatch
+def test_rows_of_a_killed_run_are_mended_by_the_next_one(
+    tables: Tables, days: dict[str, int]
 ) -> None:
-    """The first run is killed, and another run over all groups."""
+    """The run is killed between two tables. Then groups of the next run have new input, too."""
     committed(tables, 0, **days)
-    record = Tables.record
-
-    def killed(*args: Any, **named: Any) -> object:  # noqa: ANN401 - those of the method
-        *_, versions = args
-        if versions:
-            raise KeyboardInterrupt
-        return record(*args, **named)
-
-    for _ in range(2):
-        with monkeypatch.context() as patched:
-            patched.setattr(Tables, "record", killed)
-            with pytest.raises(KeyboardInterrupt):
-                write_episodes(tables)
-        write_episodes(tables, scope=Scope(groups=("present",)))
-        assert days_in(tables, "absences") == days_in(tables, "rebalances") == {"present": 9}
+    write_episodes(tables)
+    days["old"] = 6
+    committed(tables, 1, old=6)
+    with killed_at(Tables, "replace", after=1):
+        write_episodes(tables)
+    assert days_in(tables, "absences") != days_in(tables, "rebalances")
+    committed(tables, 2, present=9)
+    write_episodes(tables)
+    assert days_in(tables, "absences") == days_in(tables, "rebalances") == days
 
 
 def test_of_two_runs_at_once_one_fails_and_the_next_run_mends_the_tables(
@@ -266,22 +205,23 @@ def test_of_two_runs_at_once_one_fails_and_the_next_run_mends_the_tables(
     committed(tables, 0, **days)
     write_episodes(tables)
     committed(tables, 1, old=5)
-    replace, write = Tables.replace, Tables._commit  # noqa: SLF001 - to interleave two runs
+    replace = Tables.replace
     waiting: list[Any] = []
     with monkeypatch.context() as patched:
-        patched.setattr(Tables, "replace", lambda *args, **named: waiting.append((args, named)))
+        patched.setattr(Tables, "replace", lambda *args: waiting.append(args))
+        patched.setattr(Progress, "note", lambda self, *_, **__: self)
         write_episodes(tables)
     days["old"] = 6
     committed(tables, 2, old=6)
 
-    def interleaved(*args: Any, **named: Any) -> int:  # noqa: ANN401 - those of the method
-        version = write(*args, **named)
+    def interleaved(*args: Any) -> None:  # noqa: ANN401 - those of the method
+        replace(*args)
         if waiting:
-            of_other, named_by_other = waiting.pop()
-            replace(*of_other, **named_by_other)
-        return version
+            replace(*waiting.pop())
+            if not waiting:
+                tables.note("episodes", None)
 
-    monkeypatch.setattr(Tables, "_commit", interleaved)
+    monkeypatch.setattr(Tables, "replace", interleaved)
     with pytest.raises(PipelineError, match="by another job at the same time; run this job again"):
         write_episodes(tables)
     write_episodes(tables)
@@ -297,6 +237,8 @@ def test_episodes_of_groups_with_new_input_are_as_if_all_were_computed(
     """
     chance = random.Random(18)
     frames = tables_of(spark, {name: story_of(chance) for name in "gh"})
+    # New moments are new for all groups with lag.
+    frames["lag"] = frames["lag"].where("`group` = 'g'")
     frames |= {name: make(spark, name, *given) for name, given in zip(TELEMETRY, TOLD, strict=True)}
     marked = [
         [{"group": group, TABLES[name].time: 1} for group in (*LATE, *OTHERS)] for name in EPISODES
@@ -305,7 +247,7 @@ def test_episodes_of_groups_with_new_input_are_as_if_all_were_computed(
     compute = job._frames  # noqa: SLF001 - the first run only writes marks
 
     def marks_first(*args: Any, **named: Any) -> dict[str, DataFrame]:  # noqa: ANN401
-        return compute(*args, **named) if "episodes" in tables.batches() else marks
+        return compute(*args, **named) if len(computed) > 1 else marks
 
     computed = watched(monkeypatch, marks_first)
 
@@ -329,14 +271,19 @@ def test_episodes_of_groups_with_new_input_are_as_if_all_were_computed(
 
 
 def add(tables: Tables, frames: dict[str, DataFrame]) -> None:
-    batch = tables.batches()["history"].number + 1 if "history" in tables.batches() else 0
+    """Add rows to raw tables, and to `lag` as if a job had computed them from new ends."""
+    batch = 0 if tables.noted("lag") is None else 1
     tables.append("history", batch, {name: frames[name] for name in (*HISTORY, *TELEMETRY)})
-    if batch == 0:
-        tables.replace("lag", {"lag": frames["lag"]}, basis=LAG_BASIS.to_json())
-    else:
-        lag = frames["lag"].withColumn("is_gone", sql.lit(0).cast("boolean"))
-        version, _ = tables.update("lag", lag, from_ms=0)
-        tables.record("lag", {"lag": version})
+    moments = frames["lag"].selectExpr("'other' AS topic", "0 AS partition", "at_ms").distinct()
+    columns = [
+        sql.lit(None).cast(one.dataType).alias(one.name) for one in TABLES["ends"].schema.fields[3:]
+    ]
+    tables.merge({"ends": moments.select("*", *columns)})
+    lag = tables.read("lag").unionByName(frames["lag"]) if batch else frames["lag"]
+    tables.replace("lag", lag.localCheckpoint())
+    before = Progress.last(tables, "lag")
+    input_ = ("commits", "members", "generations", "ends")
+    Progress.of(tables.current(), input_, "latest", Scope()).note(tables, "lag", after=before)
 
 
 def story_of(chance: random.Random) -> Story:

@@ -13,7 +13,6 @@ from attrs import evolve
 
 from coopgroup.errors import PipelineError
 from coopgroup.pipeline.asof import in_log_order
-from coopgroup.pipeline.basis import Basis
 from coopgroup.pipeline.episodes.job import checkpointed
 from coopgroup.pipeline.lag import (
     RESETS,
@@ -315,7 +314,7 @@ def test_lag_is_written_from_the_tables(
 ) -> None:
     """The job replaces lag and loads on each run, with a user's settings, for few rows and many."""
     tables.append("history", 0, {"commits": make(spark, "commits", commit(10, 4), commit(30, 5))})
-    tables.merge("ends", {"ends": make(spark, "ends", end(15, 10), end(35, 20))})
+    tables.merge({"ends": make(spark, "ends", end(15, 10), end(35, 20))})
     sessions: list[SparkSession] = []
 
     def seen(ends: DataFrame, *others: DataFrame) -> DataFrame:
@@ -341,31 +340,31 @@ def test_no_lag_is_later_than_the_end_of_the_history(tables: Tables, spark: Spar
     tables.append("history", 0, {"commits": make(spark, "commits", commit(10, 4))})
     tables.read_until(until_ms)
     ends = [end(at_ms, 9) for at_ms in (20, until_ms, until_ms + 1, 2 * day_ms)]
-    tables.merge("ends", {"ends": make(spark, "ends", *ends)})
-    write_lag(tables, "latest", with_loads=False)
+    tables.merge({"ends": make(spark, "ends", *ends)})
+    write_lag(tables, "latest")
     assert rows(tables.read("lag"), "at_ms", "lag") == [(20, 5), (until_ms, 5)]
     assert tables.as_of_ms() == until_ms
     tables.append("history", 1, {"commits": make(spark, "commits", commit(until_ms + 1, 9))})
     tables.read_until(2 * day_ms)
-    write_lag(tables, "latest", with_loads=False)
+    write_lag(tables, "latest")
     expected = [(20, 5), (until_ms, 5), (until_ms + 1, 0), (2 * day_ms, 0)]
     assert rows(tables.read("lag"), "at_ms", "lag") == expected
     # Nothing new: the end of the history moved on, and no end of a partition is later.
     tables.read_until(3 * day_ms)
-    write_lag(tables, "latest", with_loads=False)
+    write_lag(tables, "latest")
     assert rows(tables.read("lag"), "at_ms", "lag") == expected
 
 
 def test_lag_of_one_group_keeps_the_rows_of_others(tables: Tables, spark: SparkSession) -> None:
     given = [commit(10, 4), commit(10, 3, group="h"), commit(10, 3, group="i", topic="paid")]
     tables.append("history", 0, {"commits": make(spark, "commits", *given)})
-    tables.merge("ends", {"ends": make(spark, "ends", end(15, 10))})
+    tables.merge({"ends": make(spark, "ends", end(15, 10))})
     assert committed_topics(tables, Scope(groups=("g", "h"))) == (("orders",), 10)
     write_lag(tables, "latest")
     assert rows(tables.read("lag"), "group", "lag") == [("g", 6), ("h", 7)]
     later = [commit(12, 9, group=group) for group in "gh"]
     tables.append("history", 1, {"commits": make(spark, "commits", *later)})
-    write_lag(tables, "latest", Scope(groups=("g",)), with_loads=False)
+    write_lag(tables, "latest", Scope(groups=("g",)))
     assert rows(tables.read("lag"), "group", "lag") == [("g", 1), ("h", 7)]
 
 
@@ -386,11 +385,11 @@ def test_lives_of_a_topic_are_told_apart_on_the_days_after(
         moments = [
             end(at_ms, 9, topic=name) | {"topic_id": ids[day]} for name, ids in lives.items()
         ]
-        tables.merge("ends", {"ends": make(spark, "ends", *moments)})
+        tables.merge({"ends": make(spark, "ends", *moments)})
         if day == 3:
             said = commit(at_ms - 1, 2, topic="again", topic_id="b")
             tables.append("history", 1, {"commits": make(spark, "commits", said)})
-        write_lag(tables, "earliest", with_loads=False)
+        write_lag(tables, "earliest")
     assert rows(tables.read("lag"), "topic", "at_ms", "lag") == [
         *(("again", day * day_ms + 20, lag) for day, lag in ((0, 2), (3, 7), (4, 7))),
         *(("late", day * day_ms + 20, 5) for day in range(5)),
@@ -411,8 +410,8 @@ def test_what_is_new_is_added_to_lag_as_if_all_were_computed(
         times = sorted(chance.sample(range(first * day_ms, last * day_ms), 16))
         tables.append("history", number, history_of(spark, chance, times, 100 * number))
         moments = [end(at_ms, at_ms // HOUR_MS, one) for at_ms in span for one in range(3)]
-        tables.merge("ends", {"ends": make(spark, "ends", *moments)})
-        write_lag(tables, "earliest", with_loads=False)
+        tables.merge({"ends": make(spark, "ends", *moments)})
+        write_lag(tables, "earliest")
         commits, members, generations, ends = map(
             tables.read, ("commits", "members", "generations", "ends")
         )
@@ -426,7 +425,7 @@ def test_what_is_new_is_added_to_lag_as_if_all_were_computed(
         old_files = files
     assert tables.read("lag").count() > 20
     since = Scope(since_ms=3 * day_ms)
-    write_lag(tables, "earliest", since, with_loads=False)
+    write_lag(tables, "earliest", since)
     assert rows(tables.read("lag")) == [row for row in expected if row[3] >= since.since_ms]
 
 
@@ -450,35 +449,41 @@ def history_of(
 
 
 @pytest.mark.verify
-def test_rows_that_a_killed_run_deleted_count_as_lost_if_the_next_run_is_killed_too(
-    tables: Tables, spark: SparkSession
-) -> None:
+def test_rows_that_a_killed_run_deleted_come_back(tables: Tables, spark: SparkSession) -> None:
     """The second run is killed after it has deleted the rows before its later begin."""
     day_ms = 24 * HOUR_MS
     tables.append("history", 0, {"commits": make(spark, "commits", commit(10, 4))})
     moments = [end(day * day_ms, 9) for day in range(1, 5)]
-    tables.merge("ends", {"ends": make(spark, "ends", *moments)})
+    tables.merge({"ends": make(spark, "ends", *moments)})
 
-    def write(since_day: int) -> None:
-        write_lag(tables, "latest", Scope(since_ms=since_day * day_ms), with_loads=False)
+    def days_since(day: int) -> list[int]:
+        write_lag(tables, "latest", Scope(since_ms=day * day_ms))
+        return [row[0] // day_ms for row in rows(tables.read("lag"), "at_ms")]
 
-    def basis() -> Basis:
-        return Basis.of(tables.current(), ("lag",), "", Scope(since_ms=3 * day_ms))
+    assert days_since(1) == [1, 2, 3, 4]
+    tables.append("history", 1, {"commits": make(spark, "commits", commit(3 * day_ms, 5))})
+    with killed_at(Tables, "replace"):
+        days_since(3)
+    assert days_since(2) == [2, 3, 4]
 
-    write(1)
-    before = basis()
-    gone = {"group": "g", "at_ms": 3 * day_ms, "member_count": 0, "is_tombstone": False}
-    died = {
-        "commits": make(spark, "commits", commit(3 * day_ms, None)),
-        "generations": make(spark, "generations", gone),
-    }
-    tables.append("history", 1, died)
-    for since_day, last_step in ((1, "replace"), (2, "update")):
-        with killed_at(Tables, last_step):
-            write(since_day)
-    write(2)
-    assert [row[0] // day_ms for row in rows(tables.read("lag"), "at_ms")] == [2]
-    assert basis().new_rows(tables, before) is None
+
+@pytest.mark.verify
+def test_loads_are_computed_again_after_an_hour(tables: Tables, spark: SparkSession) -> None:
+    """They are rates of whole hours over all commits and ends."""
+
+    def seconds(hours: float) -> list[tuple[Any, ...]]:
+        at_ms = int(hours * HOUR_MS)
+        tables.append("history", at_ms, {"commits": make(spark, "commits", commit(at_ms, 1))})
+        tables.merge({"ends": make(spark, "ends", end(at_ms, 9))})
+        tables.read_until(at_ms)
+        write_lag(tables, "latest")
+        return rows(tables.read("loads").groupBy().sum("consumption_s"))
+
+    assert seconds(1.0) == [(None,)]
+    assert seconds(1.5) == [(None,)]
+    assert seconds(2.0) == [(3_600.0,)]
+    write_lag(tables, "latest", Scope(since_ms=int(1.5 * HOUR_MS)))
+    assert rows(tables.read("loads").groupBy().sum("consumption_s")) == [(1_800.0,)]
 
 
 @pytest.mark.verify
@@ -492,25 +497,25 @@ def test_of_two_runs_at_once_one_fails_and_the_next_run_mends_the_lag(
         tables.append("history", number, {"commits": frame})
 
     add(1, 1)
-    tables.merge("ends", {"ends": make(spark, "ends", end(100, 100), end(200, 100))})
+    tables.merge({"ends": make(spark, "ends", end(100, 100), end(200, 100))})
     write_lag(tables, "latest")
     add(2, 3)
     is_ready, may_write = threading.Event(), threading.Event()
-    update = Tables.update
+    replace = Tables.replace
     older = threading.Thread(target=write_lag, args=(tables, "latest"))
 
-    def interleaved(*args: Any, **named: Any) -> tuple[int, int]:  # noqa: ANN401
+    def interleaved(*args: Any) -> None:  # noqa: ANN401
         if threading.current_thread() is older:
             is_ready.set()
             assert may_write.wait(300)
-            return update(*args, **named)
-        found = update(*args, **named)
-        may_write.set()
-        older.join(300)
-        return found
+            replace(*args)
+        else:
+            replace(*args)
+            may_write.set()
+            older.join(300)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Tables, "update", interleaved)
+        patched.setattr(Tables, "replace", interleaved)
         older.start()
         assert is_ready.wait(300)
         add(3, 5)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from coopgroup.pipeline.advice.choose import ENOUGH, advise
+from coopgroup.pipeline.advice.choose import ENOUGH, Advice, advise, search
 from coopgroup.pipeline.advice.cost import MoveCost, deferred
 from coopgroup.pipeline.advice.history import Absence, Episode
 from coopgroup.pipeline.advice.tables import history_of
@@ -212,8 +212,10 @@ def test_advice_from_the_bytes_of_a_topic_is_within_five_percent_of_the_best(
     assert {one.how for one in absences} == {KINDS[family]}
     assert {one.absent_ms is None for one in absences} == {family == "never"}
 
-    play = SparkPlay(spark=tables.spark, group=ReplayedGroup.of(history, COST))
-    given = advise(history, COST, play, timeouts_ms=TIMEOUTS_MS, tried=2, only_timeouts=True)
+    play = SparkPlay(spark=tables.spark, groups=[ReplayedGroup.of(history, COST)])
+    steps = search(history, COST, timeouts_ms=TIMEOUTS_MS, tried=2, only_timeouts=True)
+    (given,) = advise([steps], play)
+    assert isinstance(given, Advice)
     assert (given.failed, given.violations) == (0, 0)
     # The replays of today's setting cost what the history shows.
     assert given.model_error_s is not None

@@ -13,8 +13,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from coopgroup.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
-from coopgroup.pipeline.tables import Tables
-from tests.spark.frames import commit, killed_at, make, rows
+from coopgroup.pipeline.scope import in_groups
+from coopgroup.pipeline.tables import Tables, day_of
+from tests.spark.frames import commit, make, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,13 +25,9 @@ def commits(tables: Tables, *at_ms: int) -> dict[str, DataFrame]:
     return {"commits": make(tables.spark, "commits", *(commit(one, one) for one in at_ms))}
 
 
-def lags(tables: Tables, at_ms: int, *groups: str) -> dict[str, DataFrame]:
-    found = [{"group": group, "at_ms": at_ms, "partition": 0, "hour": at_ms} for group in groups]
-    lag, load = (
-        [{key: value for key, value in one.items() if key != unwanted} for one in found]
-        for unwanted in ("hour", "at_ms")
-    )
-    return {"lag": make(tables.spark, "lag", *lag), "loads": make(tables.spark, "loads", *load)}
+def lags(tables: Tables, at_ms: int, *groups: str) -> DataFrame:
+    found = [{"group": group, "at_ms": at_ms, "partition": 0} for group in groups]
+    return make(tables.spark, "lag", *found)
 
 
 def test_a_folder_without_tables_has_no_rows(tables: Tables) -> None:
@@ -71,32 +68,44 @@ def test_rows_with_a_known_key_are_not_merged_again(tables: Tables) -> None:
         found = ({"topic": "t", "partition": 0, "at_ms": one, "end": one} for one in at_ms)
         return {"ends": make(tables.spark, "ends", *found)}
 
-    with killed_at(Tables, "record"):
-        tables.merge("ends", ends(3 * day, 3 * day), from_ms={"ends": 3 * day})
-    assert rows(tables.read("ends")) == []
-    tables.merge("ends", ends(3 * day, 5 * day), from_ms={"ends": 3 * day})
-    tables.merge("ends", ends(day, 3 * day), from_ms={"ends": day})
+    for _ in range(2):
+        tables.merge(ends(3 * day, 3 * day), from_ms={"ends": 3 * day})
+    tables.merge(ends(3 * day, 5 * day), from_ms={"ends": 3 * day})
+    tables.merge(ends(day, 3 * day), from_ms={"ends": day})
     assert rows(tables.read("ends"), "at_ms") == [(day,), (3 * day,), (5 * day,)]
 
 
-def test_a_snapshot_replaces_all_its_tables_at_once(tables: Tables) -> None:
-    """Earlier frames stay readable, and half a snapshot is invisible."""
+def test_later_rows_are_not_in_tables_as_of_now(tables: Tables) -> None:
     tables.replace("lag", lags(tables, 1, "g"))
     early = tables.read("lag")
     pinned = tables.current()
-    with killed_at(Tables, "record"):
-        tables.replace("lag", {"lag": lags(tables, 2, "g")["lag"]})
-    assert rows(tables.read("lag"), "at_ms") == [(1,)]
     tables.replace("lag", lags(tables, 3, "g"))
+    tables.append("history", 0, commits(tables, 1))
     assert rows(tables.read("lag"), "at_ms") == [(3,)]
-    assert rows(tables.read("loads"), "hour") == [(3,)]
     assert rows(early, "at_ms") == rows(pinned.read("lag"), "at_ms") == [(1,)]
+    assert rows(pinned.read("commits")) == []
 
 
-def test_a_snapshot_of_some_groups_leaves_the_others(tables: Tables) -> None:
-    tables.replace("lag", lags(tables, 1, "a", "it's", "c"))
-    tables.replace("lag", lags(tables, 2, "it's"), groups=["it's", "gone"])
+def test_rows_of_some_groups_and_times_are_replaced(tables: Tables) -> None:
+    """Also in a table that does not exist yet."""
+    where = in_groups(["it's", "gone"])
+    tables.replace("lag", lags(tables, 1, "a", "it's", "c"), where)
+    tables.replace("lag", lags(tables, 2, "it's"), where)
     assert rows(tables.read("lag"), "group", "at_ms") == [("a", 1), ("c", 1), ("it's", 2)]
+    tables.replace("lag", lags(tables, 3, "a"), f"at_ms >= 2 AND day >= {day_of(2)}")
+    assert rows(tables.read("lag"), "group", "at_ms") == [("a", 1), ("a", 3), ("c", 1)]
+
+
+def test_progress_is_kept_unless_a_kill_left_half_of_it(tables: Tables, tmp_path: Path) -> None:
+    assert tables.noted("lag") is None
+    for at_ms in (1, 2):
+        tables.note("lag", {"größe": at_ms})
+        assert tables.noted("lag") == {"größe": at_ms}
+    file = tmp_path / "v1" / "progress" / "lag.json"
+    file.write_text(file.read_text()[:5])
+    assert tables.noted("lag") is None
+    tables.note("lag", None)
+    assert not file.exists()
 
 
 @pytest.mark.verify
@@ -122,11 +131,11 @@ def test_of_two_that_replace_at_once_one_is_told_in_a_line(tables: Tables) -> No
     """The second begins and ends while the first one writes."""
     tables.replace("lag", lags(tables, 0, "g"))
     other = evolve(tables, spark=tables.spark.newSession())
-    frames = lags(tables, 1, "g")
+    frame = lags(tables, 1, "g")
     # One task waits, and the other core is free for the second job.
-    slow = frames["lag"].coalesce(1).mapInArrow(_after(str(tables.folder)), frames["lag"].schema)
+    slow = frame.coalesce(1).mapInArrow(_after(str(tables.folder)), frame.schema)
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(tables.replace, "lag", {**frames, "lag": slow})
+        first = pool.submit(tables.replace, "lag", slow)
         while not Path(tables.folder, "begun").exists():
             assert not first.done()
             time.sleep(0.05)
@@ -136,38 +145,6 @@ def test_of_two_that_replace_at_once_one_is_told_in_a_line(tables: Tables) -> No
             first.result()
     assert "\n" not in str(said.value)
     assert rows(tables.read("lag"), "at_ms") == [(2,)]
-
-
-@pytest.mark.verify
-def test_a_commit_has_its_own_version_while_a_stream_records_a_batch(tables: Tables) -> None:
-    """`lag --follow` writes snapshots beside the stream of the history, in one session."""
-    for batch in range(3):
-        tables.record("history", {}, batch)
-    lag = lags(tables, 1, "g")["lag"].selectExpr("*", "date'1970-01-01' AS day")
-
-    def write() -> None:
-        lag.write.format("delta").save(tables.path("lag"))
-        tables.record("history", {}, 3)
-
-    assert tables._commit("lag", tables.spark, write) == 0  # noqa: SLF001 - between two steps
-
-
-@pytest.mark.verify
-def test_a_batch_that_was_overtaken_hides_no_rows(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of two processes with one job, the first to write is the last to record."""
-    tables.merge("telemetry", commits(tables, 0))
-    record = Tables.record
-
-    def overtaken(self: Tables, *arguments: Any) -> None:  # noqa: ANN401 - those of `record`
-        monkeypatch.setattr(Tables, "record", record)
-        tables.merge("telemetry", commits(tables, 2))
-        self.record(*arguments)
-
-    monkeypatch.setattr(Tables, "record", overtaken)
-    tables.merge("telemetry", commits(tables, 1))
-    assert rows(tables.read("commits"), "at_ms") == [(0,), (1,), (2,)]
 
 
 def _after(folder: str) -> Any:  # noqa: ANN401 - a function of PySpark
@@ -186,7 +163,7 @@ def test_added_columns_are_null_in_old_rows(
 ) -> None:
     """A release with more columns reads old tables, appends to them and merges into them."""
     tables.append("history", 0, commits(tables, 1))
-    tables.merge("ends", {"ends": make(tables.spark, "ends", {"topic": "t"})})
+    tables.merge({"ends": make(tables.spark, "ends", {"topic": "t"})})
     for name in ("commits", "ends"):
         old = TABLES[name]
         schema = StructType([*old.schema, StructField("colour", StringType())])
@@ -199,5 +176,5 @@ def test_added_columns_are_null_in_old_rows(
         if name == "commits":
             tables.append("history", 1, {name: new})
         else:
-            tables.merge("ends", {name: new})
+            tables.merge({name: new})
         assert rows(tables.read(name), "colour") == [(None,), ("red",)]

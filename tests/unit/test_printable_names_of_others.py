@@ -16,6 +16,7 @@ from coopgroup.cli import app, consume, group, telemetry
 from coopgroup.cli.pipeline import advise, sql
 from coopgroup.errors import ConfigurationError, PipelineError
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribedMember
+from coopgroup.pipeline.advice.view import view_of
 from coopgroup.telemetry import to_json
 from tests.unit.pipeline.advices import made_advice
 from tests.unit.report.histories import rolling_bounce
@@ -151,7 +152,8 @@ def configuration_error(name: str, patch: pytest.MonkeyPatch, _: Path) -> list[s
 def advice(name: str, patch: pytest.MonkeyPatch, _: Path) -> list[str]:
     given = made_advice()
     history = evolve(given.history, group=name, notes=(name,))
-    patch.setattr(app.app, "main", lambda **_: advise._print(evolve(given, history=history)))  # noqa: SLF001
+    view = view_of(evolve(given, history=history))
+    patch.setattr(app.app, "main", lambda **_: advise._print(name, view))  # noqa: SLF001
     return []
 
 

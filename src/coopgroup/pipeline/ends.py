@@ -4,13 +4,17 @@ Kafka keeps no history of ends. But it can find the first record of a time, whos
 end of the partition then. This has two limits. Timestamps come from producers, so ends are as
 accurate as their clocks. And retention deletes records: a moment whose first record is the first
 remaining one is skipped, unless the partition still has all its records.
+
+The answer for a past moment does not change. So a job notes which moments it has asked for, and
+asks for others only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 from attrs import frozen
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
 
     from coopgroup.pipeline.tables import Tables
 
-__all__ = ["ENDS_JOB", "Brokers", "grid_ms", "step_ms", "write_ends"]
+__all__ = ["ENDS_JOB", "Asked", "Brokers", "grid_ms", "step_ms", "write_ends"]
 
 ENDS_JOB: Final = "ends"
 MOMENTS_MAX: Final = 5_000
@@ -94,6 +98,17 @@ class Brokers:
         topics = sorted(self._metadata().topics)
         ids = _topic_ids(self._admin([]), topics, is_complete=True)
         return {one: name for name, one in ids.items()}
+
+    def lives(self, topics: Iterable[str]) -> dict[str, str]:
+        """Return the id and the number of partitions of each topic that exists.
+
+        Raises:
+            PipelineError: the brokers do not answer.
+        """
+        counts = self.partitions()
+        known = sorted(set(topics) & set(counts))
+        ids = _topic_ids(self._admin([]), known) if known else {}
+        return {topic: f"{ids.get(topic, '')} {counts[topic]}" for topic in known}
 
     def cluster(self) -> str:
         """Return the id of the cluster; "" if the brokers do not report it.
@@ -244,7 +259,12 @@ def grid_ms(since_ms: int, until_ms: int, every_ms: int) -> range:
 
 
 def write_ends(
-    tables: Tables, brokers: Brokers, topics: Sequence[str], moments: Sequence[int], now_ms: int
+    tables: Tables,
+    brokers: Brokers,
+    topics: Sequence[str],
+    moments: range,
+    now_ms: int,
+    until_ms: int | None = None,
 ) -> None:
     """Look up ends, now and at earlier moments, and add those that the table does not have yet.
 
@@ -255,38 +275,84 @@ def write_ends(
         tables: tables to write to.
         brokers: the cluster.
         topics: topics that do not exist (or were deleted) are left out.
-        moments: moments in the past, ascending, in ms.
+        moments: moments in the past, from `grid_ms`.
         now_ms: time to record for the present.
+        until_ms: end of the history, a further moment. Without a new one, no later moment counts,
+            so the present ends are not needed.
 
     Raises:
         PipelineError: the brokers do not answer.
     """
-    table = TABLES["ends"]
-    tasks = min(len(moments) + 1, _TASKS_PER_CORE * tables.spark.sparkContext.defaultParallelism)
-    look_up = partial(
-        _looked_up, brokers=brokers, topics=tuple(topics), moments=moments, now_ms=now_ms
-    )
-    numbers = tables.spark.range(0, len(moments) + 1, 1, max(1, tasks))
-    found = numbers.mapInArrow(partial(settled, look_up), table.schema)
-    first_ms = min([now_ms, *moments[:1]])
-    tables.merge(ENDS_JOB, {"ends": found}, from_ms={"ends": first_ms})
+    lives = brokers.lives(topics)
+    noted = (tables.noted(ENDS_JOB) if tables.version("ends") >= 0 else None) or {}
+    known = {topic: (life, Asked(*one)) for topic, (life, *one) in noted.get("asked", {}).items()}
+    asked = {topic: one for topic, (life, one) in known.items() if lives.get(topic) == life}
+    asks: list[tuple[int | None, tuple[str, ...]]] = []
+    if until_ms is None or until_ms != noted.get("until_ms"):
+        asks.append((None, tuple(lives)))
+        asks += [] if until_ms is None else [(until_ms, tuple(lives))]
+    alike: dict[Asked | None, list[str]] = {}
+    for topic in lives:
+        alike.setdefault(asked.get(topic), []).append(topic)
+    for at_ms in moments:
+        new = [some for one, some in alike.items() if one is None or not one.has(at_ms)]
+        asks += [(at_ms, tuple(chain.from_iterable(new)))] if new else []
+    if not asks or not lives:
+        return
+    tasks = min(len(asks), _TASKS_PER_CORE * tables.spark.sparkContext.defaultParallelism)
+    look_up = partial(_looked_up, brokers=brokers, asks=asks, now_ms=now_ms)
+    numbers = tables.spark.range(0, len(asks), 1, max(1, tasks))
+    found = numbers.mapInArrow(partial(settled, look_up), TABLES["ends"].schema)
+    first_ms = min(at_ms or now_ms for at_ms, _ in asks)
+    tables.merge({"ends": found}, from_ms={"ends": first_ms})
+    if moments:
+        new_ones = Asked(moments.step, moments[0], moments[-1])
+        asked |= {
+            topic: asked[topic].joined(new_ones) if topic in asked else new_ones for topic in lives
+        }
+    said = {topic: (lives[topic], *one) for topic, one in asked.items()}
+    tables.note(ENDS_JOB, {"asked": said, "until_ms": until_ms})
+
+
+class Asked(NamedTuple):
+    """Moments for which the brokers were asked about a topic: every so often, both ends included.
+
+    A topic that was made again, or got more partitions, has other answers.
+    """
+
+    every_ms: int
+    first_ms: int
+    last_ms: int
+
+    def has(self, at_ms: int) -> bool:
+        """Return whether the moment is one of them."""
+        return self.first_ms <= at_ms <= self.last_ms and at_ms % self.every_ms == 0
+
+    def joined(self, new: Asked) -> Asked:
+        """Return these moments and new ones; only the new ones, if they do not continue these."""
+        first, second = sorted((self, new), key=lambda one: one.first_ms)
+        if self.every_ms != new.every_ms or second.first_ms > first.last_ms + new.every_ms:
+            return new
+        return first._replace(last_ms=max(first.last_ms, second.last_ms))
 
 
 def _looked_up(
     batches: Iterable[pa.RecordBatch],
     *,
     brokers: Brokers,
-    topics: Sequence[str],
-    moments: Sequence[int],
+    asks: Sequence[tuple[int | None, tuple[str, ...]]],
     now_ms: int,
 ) -> Iterator[pa.RecordBatch]:
-    """Look up the ends of the moments with the given numbers; the number 0 is the present."""
+    """Look up the ends of the moments with the given numbers; no moment is the present."""
     schema = to_arrow_schema(TABLES["ends"].schema)
-    numbers = [number for batch in batches for number in batch.column("id").to_pylist()]
-    if not numbers:
-        return
-    past = [moments[number - 1] for number in numbers if number]
-    for rows in brokers.ends(topics, past, now_ms if 0 in numbers else None):
-        columns = zip(*rows, strict=True) if rows else ([] for _ in schema)
-        arrays = [pa.array(column, one.type) for column, one in zip(columns, schema, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    moments: dict[tuple[str, ...], list[int | None]] = {}
+    for number in (number for batch in batches for number in batch.column("id").to_pylist()):
+        at_ms, topics = asks[number]
+        moments.setdefault(topics, []).append(at_ms)
+    for topics, some in moments.items():
+        past = [at_ms for at_ms in some if at_ms is not None]
+        for rows in brokers.ends(topics, past, now_ms if None in some else None):
+            columns = zip(*rows, strict=True) if rows else ([] for _ in schema)
+            kinds = [one.type for one in schema]
+            arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)

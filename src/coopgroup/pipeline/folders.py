@@ -63,6 +63,14 @@ class Folders:
         finally:
             stream.close()
 
+    def write(self, path: str, text: str) -> None:
+        """Write a small file, and replace an earlier one."""
+        stream = self._system(path).create(self._path(path), True)  # noqa: FBT003 - overwrite
+        try:
+            stream.write(text.encode())
+        finally:
+            stream.close()
+
     def delete(self, path: str) -> None:
         """Delete a file or folder, if it exists."""
         self._system(path).delete(self._path(path), True)  # noqa: FBT003 - with its content

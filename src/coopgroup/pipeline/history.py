@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
 
+from coopgroup.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.scope import ALL, Scope
 from coopgroup.pipeline.spark.workers import settled
@@ -49,7 +50,6 @@ __all__ = [
 
 HISTORY_JOB: Final = "history"
 INTERNAL_TOPIC: Final = "__consumer_offsets"
-RECORDS_PER_BATCH: Final = 1_000_000
 _OWN_GROUPS: Final = "^spark-kafka-(source|relation)-"
 _PATIENCE_MS: Final = 3_600_000
 """Longer than the session of any member; compaction takes a day or more."""
@@ -66,7 +66,6 @@ def kafka_records(
     *,
     topic: str = INTERNAL_TOPIC,
     is_stream: bool,
-    records_per_batch: int = RECORDS_PER_BATCH,
 ) -> DataFrame:
     """Return the records of a topic in the columns of `RAW`.
 
@@ -76,7 +75,6 @@ def kafka_records(
             Spark's driver joins no consumer group, so it writes nothing into the internal topic.
         topic: name of the topic.
         is_stream: whether to return a stream, or only the present records.
-        records_per_batch: maximum number of records in a micro-batch, which bounds the memory.
     """
     settings = {
         **({} if "assign" in options else {"subscribe": topic}),
@@ -87,11 +85,8 @@ def kafka_records(
         "kafka.isolation.level": "read_committed",
         **options,
     }
-    if is_stream:
-        settings["maxOffsetsPerTrigger"] = str(records_per_batch)
-        rows = spark.readStream.format("kafka").options(**settings).load()
-    else:
-        rows = spark.read.format("kafka").options(**settings).load()
+    reader = spark.readStream if is_stream else spark.read
+    rows = reader.format("kafka").options(**settings).load()
     return rows.select(
         "key",
         "value",
@@ -265,9 +260,10 @@ def history_frames(
     return {
         "consumer_records": _readable(consumers, "consumer_records"),
         "commits": commits_of(commits),
-        "generations": generations_of(both),
-        "members": members_of(both),
+        # A reader that sees a state sees its members, too.
         "assignments": assignments_of(both),
+        "members": members_of(both),
+        "generations": generations_of(both),
         "rejected": rejected_of(commits, groups, consumers, source),
     }
 
@@ -300,8 +296,13 @@ def start_history(
         names: names of topics, which groups of KIP-848 need.
 
     Raises:
-        PipelineError: the checkpoint of the tables is missing, so new records cannot be recognised.
+        PipelineError: the checkpoint of the tables is missing, so all records would be read again.
     """
+    if "commits" in tables.versions() and not tables.has_checkpoint(HISTORY_JOB):
+        raise PipelineError(
+            f"{tables.folder} has tables of {HISTORY_JOB} and no checkpoint of it: what is new "
+            "cannot be told; take another folder"
+        )
 
     def write(rows: DataFrame, batch: int) -> None:
         write_history(rows, tables, batch, source, names)

@@ -22,19 +22,19 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
-from attrs import evolve
+from attrs import evolve, frozen
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
 from coopgroup.pipeline.asof import in_log_order, with_last
-from coopgroup.pipeline.basis import ANEW, Basis, begin_anew
+from coopgroup.pipeline.progress import UNKNOWN, Progress
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.scope import ALL, Scope, in_groups
+from coopgroup.pipeline.tables import day_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from coopgroup.pipeline.schemas import Batch
     from coopgroup.pipeline.tables import Tables
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
 ]
 
 LAG_JOB: Final = "lag"
+LOADS_JOB: Final = "loads"
 RESETS: Final = ("earliest", "latest")
 _PARTITION: Final = ("group", "topic", "partition")
 _STATE: Final = ("group", "source_partition", "source_offset")
@@ -247,72 +248,70 @@ def committed_topics(tables: Tables, scope: Scope = ALL) -> tuple[tuple[str, ...
     return tuple(sorted(row.topic for row in rows)), min((row.at_ms for row in rows), default=0)
 
 
-def write_lag(tables: Tables, reset: str, scope: Scope = ALL, *, with_loads: bool = True) -> None:
-    """Bring `lag` up to date, and recompute `loads`.
+def write_lag(tables: Tables, reset: str, scope: Scope = ALL) -> None:
+    """Bring `lag` and `loads` up to date.
 
-    A commit changes the lag of later moments only. So only the days from the first day with new
-    input on are computed, and only the rows that differ are written.
+    New input changes the lag of later moments only, so only those are computed. Loads are rates of
+    whole hours over all commits and ends, so they are computed once an hour.
 
     Args:
         tables: with history and `ends`.
         reset: one of `RESETS`.
         scope: groups, and begin of lag and load; older commits still count for later times.
-        with_loads: whether to recompute `loads`, which needs all commits and ends of the scope.
     """
     # The job reads `lag` too, which has a row of each end for each group of its topic.
     tables = tables.current().for_rows_of("commits", "ends", "lag")
-    batch, last = tables.batches().get(LAG_JOB), Basis.last(tables, LAG_JOB)
-    basis = Basis.of(tables, _INPUT, reset, scope)
-    basis = evolve(basis, lost_version=last.lost_version if last else 0)
-    from_ms = basis.new_from_ms(tables, last)
-    commits, members, generations = (
-        scope.of_groups(tables.read(name)) for name in ("commits", "members", "generations")
-    )
-    ends = scope.since(tables.read("ends"))
-    if basis.as_of_ms:
-        # Of later moments the commits are not known yet.
-        ends = ends.where(sql.col("at_ms") <= basis.as_of_ms)
+    now = Progress.of(tables, _INPUT, reset, scope)
+    last, loaded = (Progress.last(tables, job) for job in (LAG_JOB, LOADS_JOB))
+    from_ms: int | None = UNKNOWN
+    if last is None or "lag" not in tables.versions() or not now.continues(last):
+        tables.note(LAG_JOB, None)
+        last = None
+    else:
+        from_ms = now.new_from_ms(tables, last)
+        if from_ms is not None and from_ms > now.as_of_ms > 0:
+            from_ms = None  # it counts once the end of the history has moved on
+        last = _forget(tables, scope, last)
+    has_loads = loaded is not None and _are_new(loaded, now)
+    if from_ms is None and has_loads:
+        now.note(tables, LAG_JOB, after=last)
+        return
     with ExitStack() as kept:
-        interests = _sized(interests_of(commits, members), kept)
-        loads = {"loads": loads_of(ends, scope.since(commits), interests)} if with_loads else {}
-        if last is None or from_ms == ANEW:
-            batch = begin_anew(tables, LAG_JOB)
-            basis = evolve(basis, lost_version=tables.version("lag") + 1)
-            moments = subscribed_moments(ends, interests, generations, members)
-            subscribed = _sized(moments, kept)
-            said = in_log_order(commits)
-            frames = {"lag": lag_of(ends, said, interests, subscribed, reset), **loads}
-            tables.replace(
-                *(LAG_JOB, frames),
-                groups=scope.groups,
-                basis=basis.to_json(),
-                expected=(batch,),
-            )
-            return
-        newest = tables.version("lag")
-        if newest != tables.versions().get("lag"):
-            # A batch that was interrupted may have deleted rows. `_forget` records this basis too:
-            # this run may be interrupted after it.
-            last, basis = (evolve(one, lost_version=newest) for one in (last, basis))
-        batch = _forget(tables, scope, last) or batch
-        updated = {}
+        inputs = _Inputs.of(tables, scope, now.as_of_ms, kept)
         if from_ms is not None:
-            later = _from(ends, from_ms)
-            known = _known_commits(tables, from_ms, ends, commits, interests, kept)
-            moments = subscribed_moments(later, interests, generations, members)
-            new = lag_of(later, known, interests, _sized(moments, kept), reset)
-            old = scope.of_groups(_from(tables.newest("lag"), from_ms))
-            updated["lag"], deleted = tables.update("lag", _changes(old, new), from_ms=from_ms)
-            if deleted:
-                basis = evolve(basis, lost_version=updated["lag"])
-        tables.replace(
-            *(LAG_JOB, loads),
-            groups=scope.groups,
-            updated=updated,
-            basis=basis.to_json(),
-            # Another run with older input may have replaced rows of this one meanwhile.
-            expected=(batch,),
-        )
+            if from_ms > scope.since_ms:
+                new = inputs.later_lag(tables, from_ms, reset, kept)
+                where = _where(scope, f"at_ms >= {from_ms}", f"day >= {day_of(from_ms)}")
+            else:
+                new, where = inputs.lag(reset, kept), _where(scope)
+            tables.replace("lag", new, where)
+        now.note(tables, LAG_JOB, after=last)
+        if not has_loads:
+            tables.replace("loads", inputs.loads(scope), _where(scope))
+            now.note(tables, LOADS_JOB, after=loaded)
+
+
+def _are_new(loaded: Progress, now: Progress) -> bool:
+    """Return whether loads need not be computed again."""
+    is_soon = loaded.as_of_ms <= now.as_of_ms < loaded.as_of_ms + _MS_PER_HOUR
+    is_same = now.continues(loaded) and loaded.since_ms == now.since_ms
+    return is_same and (loaded.read == now.read or (is_soon and now.as_of_ms > 0))
+
+
+def _forget(tables: Tables, scope: Scope, last: Progress) -> Progress:
+    """Delete the rows before the begin of the scope; return the progress without them."""
+    if last.since_ms == scope.since_ms:
+        return last
+    # First, because a later run with an earlier begin must not rely on these rows.
+    known = evolve(last, since_ms=scope.since_ms).note(tables, LAG_JOB, after=last)
+    where = _where(scope, f"at_ms < {scope.since_ms}")
+    tables.execute("lag", f"DELETE FROM {tables.in_sql('lag')} WHERE {where}")  # noqa: S608 - quoted
+    return known
+
+
+def _where(scope: Scope, *conditions: str) -> str:
+    """Return a condition of SQL: a row is of the groups of a scope, and meets the conditions."""
+    return " AND ".join([*conditions, *([in_groups(scope.groups)] if scope.groups else [])])
 
 
 def _sized(small: DataFrame, kept: ExitStack) -> DataFrame:
@@ -332,28 +331,54 @@ def _from(frame: DataFrame, from_ms: int) -> DataFrame:
     return frame.where(sql.col("at_ms") >= from_ms)
 
 
-def _forget(tables: Tables, scope: Scope, last: Basis) -> Batch | None:
-    """Delete the rows before the begin of the scope; return the batch if there were any."""
-    where = f"at_ms < {scope.since_ms}"
-    if scope.groups:
-        where += f" AND {in_groups(scope.groups)}"
-    if scope.since_ms and not tables.newest("lag").where(where).isEmpty():
-        # First, because a later run with an earlier begin must not rely on these rows.
-        basis = evolve(last, since_ms=scope.since_ms).to_json()
-        tables.record(LAG_JOB, {}, basis=basis)
-        statement = f"DELETE FROM {tables.in_sql('lag')} WHERE {where}"  # noqa: S608 - quoted
-        return tables.record(LAG_JOB, {"lag": tables.execute("lag", statement)})
-    return None
+@frozen
+class _Inputs:
+    """Raw rows of a scope.
+
+    Attributes:
+        commits: of all times.
+        members: of all times.
+        generations: of all times.
+        ends: of the time of the scope, until the end of the history.
+        interests: from `interests_of`.
+    """
+
+    commits: DataFrame
+    members: DataFrame
+    generations: DataFrame
+    ends: DataFrame
+    interests: DataFrame
+
+    @classmethod
+    def of(cls, tables: Tables, scope: Scope, as_of_ms: int, kept: ExitStack) -> _Inputs:
+        names = ("commits", "members", "generations")
+        commits, members, generations = (scope.of_groups(tables.read(name)) for name in names)
+        ends = scope.since(tables.read("ends"))
+        if as_of_ms:
+            # Of later moments the commits are not known yet.
+            ends = ends.where(sql.col("at_ms") <= as_of_ms)
+        interests = _sized(interests_of(commits, members), kept)
+        return cls(commits, members, generations, ends, interests)
+
+    def lag(self, reset: str, kept: ExitStack) -> DataFrame:
+        """Return the table `lag`."""
+        return self._lag(self.ends, in_log_order(self.commits), reset, kept)
+
+    def later_lag(self, tables: Tables, from_ms: int, reset: str, kept: ExitStack) -> DataFrame:
+        """Return the rows of `lag` from a time on, from those of the day before it."""
+        said = _known_commits(tables, from_ms, self, kept)
+        return self._lag(_from(self.ends, from_ms), said, reset, kept)
+
+    def _lag(self, ends: DataFrame, commits: DataFrame, reset: str, kept: ExitStack) -> DataFrame:
+        moments = subscribed_moments(ends, self.interests, self.generations, self.members)
+        return lag_of(ends, commits, self.interests, _sized(moments, kept), reset)
+
+    def loads(self, scope: Scope) -> DataFrame:
+        """Return the table `loads`."""
+        return loads_of(self.ends, scope.since(self.commits), self.interests)
 
 
-def _known_commits(
-    tables: Tables,
-    from_ms: int,
-    ends: DataFrame,
-    commits: DataFrame,
-    interests: DataFrame,
-    kept: ExitStack,
-) -> DataFrame:
+def _known_commits(tables: Tables, from_ms: int, inputs: _Inputs, kept: ExitStack) -> DataFrame:
     """Return the commits that count from a time on.
 
     The last lag of the day before says what was committed by then, so older commits are not read.
@@ -364,7 +389,7 @@ def _known_commits(
     before_ms = from_ms - _MS_PER_DAY
     ids = sql.coalesce("topic_id", sql.lit(""))
     last = (
-        _from(ends, before_ms)
+        _from(inputs.ends, before_ms)
         .groupBy("topic", "partition")
         .agg(
             sql.max(sql.when(sql.col("at_ms") < from_ms, sql.col("at_ms"))).alias("at_ms"),
@@ -373,35 +398,21 @@ def _known_commits(
         )
     )
     # One row for each partition before the join, because lag has one for each moment as well.
-    lag = _from(tables.newest("lag"), before_ms).where(sql.col("at_ms") < from_ms)
+    lag = _from(tables.read("lag"), before_ms).where(sql.col("at_ms") < from_ms)
     known = lag.groupBy(*_PARTITION).agg(
         sql.max("at_ms").alias("known_ms"), sql.max_by("committed", "at_ms").alias("committed")
     )
     # All commits of a younger interest are read anyway.
-    old = interests.where(sql.col("since_ms") < before_ms).select("group", "topic")
+    old = inputs.interests.where(sql.col("since_ms") < before_ms).select("group", "topic")
     carried = last.join(old, "topic").join(known, [*_PARTITION], "left")
     is_known = ~sql.col("is_made_again") & sql.col("known_ms").eqNullSafe(sql.col("at_ms"))
     is_known &= sql.col("at_ms").isNotNull()
     unknown = _sized(carried.where(~is_known).select("group", "topic").distinct(), kept)
     names = (*_PARTITION, "at_ms", "committed", "topic_id", "source_offset")
-    said = _from(commits, before_ms)
+    said = _from(inputs.commits, before_ms)
     if not unknown.isEmpty():
-        older = commits.where(sql.col("at_ms") < before_ms)
+        older = inputs.commits.where(sql.col("at_ms") < before_ms)
         said = said.unionByName(older.join(unknown, ["group", "topic"], "left_semi"))
         carried = carried.join(unknown, ["group", "topic"], "left_anti")
     carried = carried.withColumn("source_offset", sql.lit(_AFTER_ALL))
     return in_log_order(said).select(*names).unionByName(carried.select(*names))
-
-
-def _changes(old: DataFrame, new: DataFrame) -> DataFrame:
-    """Return the rows of `new` that differ from `old`, and those of `old` that `new` lacks."""
-    key = list(TABLES["lag"].key)
-    others = [name for name in TABLES["lag"].schema.names if name not in key]
-    both = old.select(*key, sql.struct(*others).alias("was")).join(
-        new.select(*key, sql.struct(*others).alias("is")), key, "full_outer"
-    )
-    return both.where(~sql.col("was").eqNullSafe(sql.col("is"))).select(
-        *key,
-        *(sql.col(f"is.{name}").alias(name) for name in others),
-        sql.col("is").isNull().alias("is_gone"),
-    )

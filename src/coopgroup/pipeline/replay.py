@@ -12,8 +12,12 @@ cell that cannot be played costs the others nothing.
 
 from __future__ import annotations
 
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from itertools import accumulate
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -40,8 +44,6 @@ from coopgroup.simulator.scenario import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     import numpy.typing as npt
     from pyspark.sql import SparkSession
 
@@ -53,6 +55,9 @@ __all__ = [
     "FIGURES",
     "MEMBERS_MAX",
     "ROWS",
+    "Asked",
+    "Cells",
+    "Figures",
     "Replayed",
     "ReplayedGroup",
     "SparkPlay",
@@ -98,6 +103,12 @@ class Replayed(NamedTuple):
 
 FIGURES: Final = Replayed._fields
 """Names of the figures, in the order in which rows and matrices have them."""
+
+Figures: TypeAlias = "npt.NDArray[np.float64]"
+"""Figures of E episodes under S settings: float64 (E, S, F), in the order of `FIGURES`."""
+
+Asked: TypeAlias = tuple[Sequence["Episode"], Sequence["Choice"]]
+"""Episodes, and settings under which they are played."""
 
 ROWS: Final = pa.schema(
     [("cell", pa.int64()), *((name, pa.float64()) for name in FIGURES), ("error", pa.string())]
@@ -278,34 +289,58 @@ def replay(group: ReplayedGroup, episode: Episode, policy: Choice, *, seed: int)
     )
 
 
+@frozen(kw_only=True)
+class Cells:
+    """The cells of a group: its episodes under settings, with several seeds.
+
+    Attributes:
+        group: the group to play.
+        episodes: the episodes.
+        policies: the settings.
+        seeds: number of seeds.
+    """
+
+    group: ReplayedGroup
+    episodes: tuple[Episode, ...]
+    policies: tuple[Choice, ...]
+    seeds: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Numbers of seeds, episodes and settings."""
+        return self.seeds, len(self.episodes), len(self.policies)
+
+    def play(self, cell: int) -> Replayed:
+        """Play the cell with a number, counted within the group."""
+        play, policy = divmod(cell, len(self.policies))
+        turn, episode = divmod(play, len(self.episodes))
+        return replay(self.group, self.episodes[episode], self.policies[policy], seed=1 + turn)
+
+
 def play_cells(
-    batches: Iterable[pa.RecordBatch],
-    *,
-    group: ReplayedGroup,
-    episodes: Sequence[Episode],
-    policies: Sequence[Choice],
+    batches: Iterable[pa.RecordBatch], *, some: Sequence[Cells]
 ) -> Iterator[pa.RecordBatch]:
     """Play the cells with the given numbers, for `mapInArrow`.
 
     Args:
         batches: numbers of cells, in a column `id`.
-        group: the group to play.
-        episodes: the episodes.
-        policies: the policies.
+        some: cells of each group; numbers go on from group to group.
 
     Yields:
         Batches of `ROWS`; cells that could not be played have an `error`, and no figures.
     """
+    ends = [*accumulate(prod(cells.shape) for cells in some)]
     for batch in batches:
         rows = []
         for cell in batch.column("id").to_pylist():
-            play, policy = divmod(cell, len(policies))
-            turn, episode = divmod(play, len(episodes))
+            place = bisect(ends, cell)
+            cells, number = some[place], cell - (ends[place - 1] if place else 0)
             row: dict[str, Any] = {"cell": cell}
             try:
-                found = replay(group, episodes[episode], policies[policy], seed=1 + turn)
+                found = cells.play(number)
             except Exception as error:  # noqa: BLE001 - one episode must not cost the others
-                text = f"{policies[policy]}: {type(error).__name__}: {error}"
+                policy = cells.policies[number % len(cells.policies)]
+                text = f"{policy}: {type(error).__name__}: {error}"
                 row["error"] = " ".join(text.split())
             else:
                 row |= found._asdict()
@@ -315,51 +350,66 @@ def play_cells(
 
 @define(kw_only=True)
 class SparkPlay:
-    """Play episodes under settings, for `advise`.
+    """Play episodes under settings, for `advise`: all groups in one job, a cell a row.
 
     Attributes:
         spark: the session.
-        group: the group to play.
+        groups: the groups to play.
         seeds: limits of the number of seeds of a cell.
         errors: reasons of failed cells, the first of each job.
     """
 
     spark: SparkSession
-    group: ReplayedGroup
+    groups: Sequence[ReplayedGroup]
     seeds: tuple[int, int] = (2, 5)
     errors: list[str] = field(factory=list)
 
-    def __call__(
-        self, episodes: Sequence[Episode], policies: Sequence[Choice]
-    ) -> npt.NDArray[np.float64]:
+    def __call__(self, asked: Mapping[int, Asked]) -> dict[int, Figures]:
         """Play all cells, each with several seeds.
 
         Few episodes are played with more seeds: otherwise one lucky order of events would decide
         between two settings, and the cost would zigzag over the time-outs.
 
+        Args:
+            asked: episodes and settings, by the place of their group.
+
         Returns:
-            float64 (E, S, F): figures, averaged over the seeds that could be played, and the sum of
-            violations; NaN where no seed could be played.
+            Figures, averaged over the seeds that could be played, and the sum of violations; NaN
+            where no seed could be played.
 
         Raises:
             PipelineError: Spark could not run the job.
         """
-        fewest, most = self.seeds
-        seeds = min(most, max(fewest, -(-_SEEDED_MIN // max(1, len(episodes)))))
-        count = seeds * len(episodes) * len(policies)
+        some = [
+            Cells(
+                group=self.groups[place],
+                episodes=tuple(episodes),
+                policies=tuple(policies),
+                seeds=self._seeds_of(len(episodes)),
+            )
+            for place, (episodes, policies) in asked.items()
+        ]
+        sizes = [prod(cells.shape) for cells in some]
+        count = sum(sizes)
         tasks = min(count, _TASKS_PER_CORE * max(1, self.spark.sparkContext.defaultParallelism))
-        play = partial(
-            play_cells, group=self.group, episodes=tuple(episodes), policies=tuple(policies)
-        )
-        cells = self.spark.range(0, count, 1, max(1, tasks))
+        numbers = self.spark.range(0, count, 1, max(1, tasks))
         with one_line("Spark could not replay"):
-            rows = cells.mapInArrow(partial(settled, play), from_arrow_schema(ROWS)).collect()
+            play = partial(settled, partial(play_cells, some=some))
+            rows = numbers.mapInArrow(play, from_arrow_schema(ROWS)).collect()
         found = np.full((count, len(FIGURES)), np.nan)
         for row in rows:
             if row.error is None:
                 found[row.cell] = [row[name] for name in FIGURES]
         self.errors += [row.error for row in rows if row.error is not None][:1]
-        return _mean(found.reshape(seeds, len(episodes), len(policies), len(FIGURES)))
+        parts = np.split(found, np.cumsum(sizes)[:-1])
+        return {
+            place: _mean(part.reshape(*cells.shape, len(FIGURES)))
+            for place, cells, part in zip(asked, some, parts, strict=True)
+        }
+
+    def _seeds_of(self, episodes: int) -> int:
+        fewest, most = self.seeds
+        return min(most, max(fewest, -(-_SEEDED_MIN // max(1, episodes))))
 
 
 def _mean(found: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -1,8 +1,8 @@
 """Columns of the pipeline's tables, typed, with a version.
 
 Rules of this file. Times are ms since 1970 (virtual ms for a simulated group), in columns named
-`..._ms`. A table has a `key`: two rows with the same key are the same row. Growing tables keep
-every batch that a job wrote. Snapshots are recomputed: a job replaces them. New columns need no new
+`..._ms`. A table has a `key`: two rows with the same key are the same row. Raw tables only grow.
+Derived tables are functions of raw tables: a job replaces their rows. New columns need no new
 version, because Delta adds them. `VERSION` grows when a reader of the old tables would misread the
 new ones. Tables of different versions are in different folders (see `tables`).
 
@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from attrs import field, frozen
-from pyspark.sql import Column, Row
+from attrs import frozen
+from pyspark.sql import Column
 from pyspark.sql import functions as sql
 from pyspark.sql.types import (
     ArrayType,
@@ -26,14 +26,13 @@ from pyspark.sql.types import (
     DoubleType,
     IntegerType,
     LongType,
-    MapType,
     ShortType,
     StringType,
     StructField,
     StructType,
 )
 
-__all__ = ["BATCHES", "LAST_MS", "TABLES", "VERSION", "Batch", "Table"]
+__all__ = ["LAST_MS", "TABLES", "VERSION", "Table"]
 
 VERSION: Final = 1
 LAST_MS: Final = 253_402_300_799_999
@@ -54,14 +53,14 @@ class Table:
         name: name of its folder.
         schema: its columns, without `day`.
         key: columns that identify a row.
-        is_snapshot: whether a job replaces the rows.
+        is_derived: whether a job replaces the rows.
         time: column for the day, by which the files are partitioned.
     """
 
     name: str
     schema: StructType
     key: tuple[str, ...]
-    is_snapshot: bool = False
+    is_derived: bool = False
     time: str = "at_ms"
 
     def day(self) -> Column:
@@ -232,7 +231,7 @@ LAG: Final = Table(
         rule=_STRING,  # "committed"; without a commit in the log "earliest" or "latest"
     ),
     key=(*_PARTITION, "at_ms"),
-    is_snapshot=True,
+    is_derived=True,
 )
 
 LOADS: Final = Table(
@@ -246,7 +245,7 @@ LOADS: Final = Table(
         consumption_s=_DOUBLE,
     ),
     key=(*_PARTITION, "hour"),
-    is_snapshot=True,
+    is_derived=True,
     time="",
 )
 
@@ -328,7 +327,7 @@ REBALANCES: Final = Table(
         unobserved=_INT,  # partitions that moved, or lost their owner, without a visible gap
     ),
     key=("group", "source", "first_generation", "begin_ms", "trigger"),
-    is_snapshot=True,
+    is_derived=True,
     time="end_ms",
 )
 
@@ -346,7 +345,7 @@ OUTAGES: Final = Table(
         error_ms=_LONG,  # maximum error of the estimate
     ),
     key=("group", "source", "first_generation", "topic", "partition", "begin_ms"),
-    is_snapshot=True,
+    is_derived=True,
     time="end_ms",
 )
 
@@ -371,7 +370,7 @@ ABSENCES: Final = Table(
         observed_until_ms=_LONG,  # end of the history, up to which `never` is known
     ),
     key=("group", "member_id", "generation"),
-    is_snapshot=True,
+    is_derived=True,
     time="gone_latest_ms",
 )
 
@@ -388,7 +387,7 @@ SKEW: Final = Table(
         imbalance=_DOUBLE,  # `lag_max` / `lag_mean`: 1 is even; null without any lag
     ),
     key=("group", "at_ms"),
-    is_snapshot=True,
+    is_derived=True,
 )
 
 TABLES: Final[Mapping[str, Table]] = MappingProxyType(
@@ -403,44 +402,3 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
     }
 )
 """Every table by name."""
-
-# --- batches ------------------------------------------------------------------------------------
-
-BATCHES: Final = StructType(
-    [
-        StructField("job", StringType()),
-        StructField("batch", LongType()),
-        StructField("at_ms", LongType()),
-        StructField("versions", MapType(StringType(), LongType())),
-        StructField("basis", StringType()),
-    ]
-)
-"""Columns of the table `batches`."""
-
-
-@frozen(kw_only=True)
-class Batch:
-    """The last complete batch of a job.
-
-    Attributes:
-        number: its number in the stream; `NO_BATCH` for a job without a stream.
-        at_ms: when it was complete.
-        versions: versions of the tables of the job after the batch.
-        basis: input and settings of the job; "" for a job that does not compare them.
-    """
-
-    number: int
-    at_ms: int
-    versions: Mapping[str, int] = field(factory=dict)
-    basis: str = ""
-
-    @classmethod
-    def of(cls, row: Row) -> Batch:
-        """Return the batch of a row of `BATCHES`."""
-        cells = row.asDict()
-        return cls(
-            number=cells["batch"],
-            at_ms=cells["at_ms"],
-            versions=cells["versions"],
-            basis=cells["basis"],
-        )

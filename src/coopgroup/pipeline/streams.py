@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from coopgroup.errors import PipelineError
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
@@ -32,15 +30,7 @@ def start_job(
         write: writes a batch of rows under its number.
         every_s: seconds between micro-batches, until the query is stopped; `None` ends the query
             after the present records.
-
-    Raises:
-        PipelineError: the checkpoint of the tables is missing, so all records would be read again.
     """
-    if job in tables.batches() and not tables.has_checkpoint(job):
-        raise PipelineError(
-            f"{tables.folder} has tables of {job} and no checkpoint of it: what is new cannot be "
-            "told; take another folder"
-        )
     writer = raw.writeStream.foreachBatch(write)
     writer = writer.option("checkpointLocation", tables.checkpoint(job))
     if every_s is None:

@@ -17,7 +17,6 @@ from pyspark.sql import functions as sql
 from coopgroup.core.telemetry.codec import CLASS_OF_KIND, REPORT
 from coopgroup.pipeline.schemas import LAST_MS, TABLES
 from coopgroup.pipeline.streams import start_job
-from coopgroup.pipeline.tables import NO_BATCH
 from coopgroup.telemetry import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.tables import Tables
 
 __all__ = [
-    "FILES_JOB",
     "TOPIC_JOB",
     "file_lines",
     "start_telemetry",
@@ -37,7 +35,6 @@ __all__ = [
     "write_telemetry",
 ]
 
-FILES_JOB: Final = "telemetry_files"
 TOPIC_JOB: Final = "telemetry"
 _ENVELOPE: Final = (
     "schema int, at_ms long, `group` string, member string, generation int, client string,"
@@ -211,16 +208,12 @@ def work_of(events: DataFrame) -> DataFrame:
 # --- jobs -----------------------------------------------------------------------------------------
 
 
-def write_telemetry(
-    lines: DataFrame, tables: Tables, job: str = FILES_JOB, batch: int = NO_BATCH
-) -> None:
+def write_telemetry(lines: DataFrame, tables: Tables) -> None:
     """Add the lines that the tables do not have yet.
 
     Args:
         lines: from `file_lines` or `topic_lines`.
         tables: tables to write to.
-        job: name of the job.
-        batch: number of the batch of a stream.
     """
     read = read_lines(lines).where(~sql.col("kind").eqNullSafe(REPORT))
     events = events_of(read).persist()
@@ -230,7 +223,7 @@ def write_telemetry(
         from_ms = dict.fromkeys(frames, first_ms or 0)
         frames["rejected"] = rejected_lines_of(read)
         wanted = {name: frame for name, frame in frames.items() if not frame.isEmpty()}
-        tables.merge(job, wanted, from_ms=from_ms, batch=batch)
+        tables.merge(wanted, from_ms=from_ms)
     finally:
         events.unpersist()
 
@@ -245,12 +238,9 @@ def start_telemetry(
         tables: tables to write to; the checkpoint is in the same folder.
         topic: name of the topic.
         every_s: seconds between micro-batches; `None` ends the query after the present records.
-
-    Raises:
-        PipelineError: the checkpoint of the tables is missing.
     """
 
-    def write(rows: DataFrame, batch: int) -> None:
-        write_telemetry(topic_lines(rows, topic), tables, TOPIC_JOB, batch)
+    def write(rows: DataFrame, _: int) -> None:
+        write_telemetry(topic_lines(rows, topic), tables)
 
     return start_job(raw, tables, TOPIC_JOB, write, every_s)

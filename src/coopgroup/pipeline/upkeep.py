@@ -1,8 +1,10 @@
-"""Upkeep of a folder of tables: join small files, and delete old files and logs.
+"""Upkeep of a folder of tables: join small files, and delete old files, logs and rows.
 
-`optimize` joins small files, and deletes files that no reader needs any more. Readers read the
-versions in `batches` (see `tables`). So `optimize` records the versions that it makes, as a job of
-its own. A table whose recorded version is old, because a job was killed long ago, keeps its files.
+`optimize` joins small files, and deletes files that readers no longer need. A joined file has its
+rows in order of groups, so a question about one group reads a part of it.
+
+`forget` deletes old rows of a raw table. The last fact of each subject stays, because it still
+holds: the last commit of a partition, the last state of a group.
 """
 
 from __future__ import annotations
@@ -13,18 +15,20 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
+from pyspark.sql import functions as sql
+from pyspark.sql.classic import dataframe as classic
 
 from coopgroup.pipeline.folders import Folders
-from coopgroup.pipeline.tables import NO_BATCH
+from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.tables import day_of
 
 if TYPE_CHECKING:
     from coopgroup.pipeline.tables import Tables
 
-__all__ = ["Compaction", "optimize", "vacuum"]
+__all__ = ["Compaction", "forget", "optimize", "vacuum"]
 
-_OPTIMIZE: Final = "optimize"
 # Vacuum has as many tasks as the last setting says, by default 10,000, also for ten files. Its
-# entries in the log of a table would be newer versions than those of the batches.
+# entries in the log of a table would be versions without new rows.
 _OF_VACUUM: Final[Mapping[str, str]] = MappingProxyType(
     {
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",
@@ -33,6 +37,16 @@ _OF_VACUUM: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 _MS_PER_HOUR: Final = 3_600_000
+_FILE_BYTES_MAX: Final = 2**30  # of a joined file, by default of Delta
+# The table with the last fact of each subject, and the columns of a subject.
+_STATE: Final = ("generations", ("group",))
+_LAST: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = MappingProxyType(
+    {
+        "commits": ("commits", ("group", "topic", "partition")),
+        "consumer_records": ("consumer_records", ("group", "kind", "name")),
+        **dict.fromkeys(("generations", "members", "assignments"), _STATE),
+    }
+)
 
 
 @frozen(kw_only=True)
@@ -44,15 +58,12 @@ class Compaction:
         files_before: number of files that a reader of the table reads.
         files_after: the same, afterwards.
         size_bytes: size of these files, afterwards.
-        is_vacuumed: whether old files were deleted. They are not if a batch was interrupted longer
-            ago than half of the retention: readers still read an old version.
     """
 
     table: str
     files_before: int
     files_after: int
     size_bytes: int
-    is_vacuumed: bool
 
 
 def optimize(tables: Tables, retention_hours: float) -> list[Compaction]:
@@ -64,9 +75,7 @@ def optimize(tables: Tables, retention_hours: float) -> list[Compaction]:
             that reads for longer fails.
     """
     found = [_optimized(tables, name, retention_hours) for name in sorted(tables.versions())]
-    if found:
-        vacuum(tables, "batches", retention_hours)
-    before_ms = _now_ms() - retention_hours * _MS_PER_HOUR
+    before_ms = time.time_ns() // 1_000_000 - retention_hours * _MS_PER_HOUR
     folders = Folders(tables.spark)
     for name, at_ms in folders.names(tables.path("staging")).items():
         if at_ms < before_ms:
@@ -75,27 +84,51 @@ def optimize(tables: Tables, retention_hours: float) -> list[Compaction]:
 
 
 def _optimized(tables: Tables, name: str, retention_hours: float) -> Compaction:
-    before, recorded = _detail(tables, name), tables.versions()[name]
-    is_current = recorded == tables.version(name)
-    # A job replaces `loads` as a whole, in few files.
-    if is_current and name != "loads":
-        version = tables.execute(name, f"OPTIMIZE {tables.in_sql(name)}")
-        # Another job may have written part of a batch meanwhile.
-        if version == recorded + 1:
-            tables.record(_OPTIMIZE, {name: version}, NO_BATCH)
-    age_ms = _now_ms() - max(
-        one.at_ms for one in tables.batches().values() if one.versions.get(name) == recorded
-    )
-    is_vacuumed = is_current or age_ms < retention_hours * _MS_PER_HOUR / 2
-    if is_vacuumed:
-        vacuum(tables, name, retention_hours)
+    before, columns = _detail(tables, name), TABLES[name].schema.names
+    days = _days_of_small_files(tables, name) if TABLES[name].time else []
+    if days:
+        order = next((f" ZORDER BY (`{one}`)" for one in ("group", "topic") if one in columns), "")
+        where = " OR ".join(f"day <=> {day}" for day in days)
+        tables.execute(name, f"OPTIMIZE {tables.in_sql(name)} WHERE {where}{order}")
+    vacuum(tables, name, retention_hours)
     after = _detail(tables, name)
-    return Compaction(
-        table=name,
-        files_before=before[0],
-        files_after=after[0],
-        size_bytes=after[1],
-        is_vacuumed=is_vacuumed,
+    return Compaction(table=name, files_before=before[0], files_after=after[0], size_bytes=after[1])
+
+
+def _days_of_small_files(tables: Tables, name: str) -> list[str]:
+    """Return the days with more files than they need, as literals of SQL."""
+    files = classic.DataFrame(tables.snapshot(name).allFiles().toDF(), tables.spark)
+    days = files.groupBy(sql.col("partitionValues").getItem("day").alias("day"))
+    counts = days.agg(sql.count("*").alias("files"), sql.sum("size").alias("bytes"))
+    small = counts.where(sql.col("files") > 1 + sql.floor(sql.col("bytes") / _FILE_BYTES_MAX))
+    return [f"DATE'{row.day}'" if row.day else "CAST(NULL AS DATE)" for row in small.collect()]
+
+
+def forget(tables: Tables, name: str, before_ms: int) -> None:
+    """Delete the rows of a raw table of the days before a time, without facts that still hold.
+
+    Args:
+        tables: the tables.
+        name: name of the table.
+        before_ms: the time.
+    """
+    if name not in tables.versions():
+        return
+    table, is_old = tables.in_sql(name), f"old.day < {day_of(before_ms)}"
+    if name not in _LAST:
+        tables.execute(name, f"DELETE FROM {table} AS old WHERE {is_old}")  # noqa: S608 - quoted
+        return
+    facts, subject = _LAST[name]
+    columns = ", ".join(f"`{one}`" for one in subject)
+    is_same = " AND ".join(f"old.`{one}` <=> kept.`{one}`" for one in subject)
+    last = (
+        f"SELECT {columns}, MAX(source_offset) AS last FROM {tables.in_sql(facts)} AS old"  # noqa: S608 - quoted
+        f" WHERE {is_old} GROUP BY {columns}"
+    )
+    tables.execute(
+        name,
+        f"MERGE INTO {table} AS old USING ({last}) AS kept"
+        f" ON {is_same} AND {is_old} AND old.source_offset < kept.last WHEN MATCHED THEN DELETE",
     )
 
 
@@ -104,7 +137,7 @@ def vacuum(tables: Tables, name: str, retention_hours: float) -> None:
 
     Args:
         tables: the tables.
-        name: name of the table, whose newest version must be recorded.
+        name: name of the table.
         retention_hours: age of the files to delete, in hours since a commit replaced them.
     """
     settings = tables.spark.conf
@@ -124,7 +157,3 @@ def vacuum(tables: Tables, name: str, retention_hours: float) -> None:
 def _detail(tables: Tables, name: str) -> tuple[int, int]:
     row = tables.spark.sql(f"DESCRIBE DETAIL {tables.in_sql(name)}").collect()[0]
     return row["numFiles"], row["sizeInBytes"]
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

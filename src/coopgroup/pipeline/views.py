@@ -145,7 +145,7 @@ VIEWS: Final[Mapping[str, str]] = MappingProxyType(
 def create_views(spark: SparkSession, folder: str) -> None:
     """Create a temporary view of each table, and those of `VIEWS`.
 
-    The views show the tables as of now: later batches do not change them.
+    The views show the tables as of now: later writes do not change them.
 
     Args:
         spark: the session, with Delta Lake.

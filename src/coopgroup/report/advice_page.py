@@ -29,10 +29,11 @@ class TriedRow:
 
 @frozen(kw_only=True)
 class AdviceView:
-    """The content of the page, as texts and charts.
+    """An advice in texts and charts, for the terminal, the page and JSON.
 
     Attributes:
         lead: the advice in a sentence.
+        figures: what the figures of the rows are.
         rows: the settings that matter.
         more: all other settings, which the page folds.
         price: at which price of a move the choice tips; "" if nothing depends on it.
@@ -40,6 +41,7 @@ class AdviceView:
 
     title: str
     lead: str
+    figures: str
     under: str
     reasons: tuple[str, ...]
     notes: tuple[str, ...]

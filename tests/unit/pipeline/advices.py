@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from coopgroup.pipeline.advice.choose import Advice, Estimate, Option
+from coopgroup.errors import PipelineError
+from coopgroup.pipeline.advice.choose import Advice, Estimate, Option, advise, search
 from coopgroup.pipeline.advice.cost import MoveCost, deferred
 from coopgroup.pipeline.advice.history import Observed
 from coopgroup.simulator.scenario import Choice
-from tests.unit.pipeline.return_times import history
+from tests.unit.pipeline.return_times import Array, history
+
+if TYPE_CHECKING:
+    from coopgroup.pipeline.advice.history import Episode, GroupHistory
+    from coopgroup.pipeline.replay import Asked
 
 TIMEOUTS_MS = (0, 5_000, 30_000, 300_000)
 UNAVAILABLE_S = (90.0, 80.0, 40.0, 200.0)
@@ -26,6 +32,23 @@ def option(policy: Choice, mean: float, peak: int = 6, restores: float = 0.5) ->
         lag_peak=Estimate(mean=300, low=200, high=400),
         unavailable_peak=peak,
     )
+
+
+def advised_by(
+    history: GroupHistory,
+    cost: MoveCost,
+    play: Callable[[Sequence[Episode], Sequence[Choice]], Array],
+    **options: Any,  # noqa: ANN401 - those of `search`
+) -> Advice:
+    """Return the advice for one group, with a replay of one group."""
+
+    def play_all(asked: Mapping[int, Asked]) -> dict[int, Array]:
+        return {place: play(*one) for place, one in asked.items()}
+
+    (found,) = advise([search(history, cost, **options)], play_all)
+    if isinstance(found, PipelineError):
+        raise found
+    return found
 
 
 def made_advice(**changed: Any) -> Advice:  # noqa: ANN401 - any part

@@ -7,6 +7,7 @@ from coopgroup.pipeline.advice.cost import MoveCost, deferred, with_warmups
 from coopgroup.pipeline.advice.history import Absence, Episode
 from coopgroup.pipeline.replay import (
     FIGURES,
+    Cells,
     ReplayedGroup,
     play_cells,
     played_absences,
@@ -103,9 +104,15 @@ def test_warm_ups_save_the_restore_of_the_way_back_and_standbys_of_both() -> Non
 def test_rows_number_cells_with_settings_fastest_and_tell_what_failed() -> None:
     batches = play_cells(
         iter([pa.RecordBatch.from_pydict({"id": [1, 2]})]),
-        group=group(),
-        episodes=(EPISODE, EPISODE),
-        policies=(deferred(30_000), Choice(name="gone")),
+        some=[
+            Cells(group=group(), episodes=(EPISODE,), policies=(SIMPLE,), seeds=1),
+            Cells(
+                group=group(),
+                episodes=(EPISODE, EPISODE),
+                policies=(Choice(name="gone"), deferred(30_000)),
+                seeds=2,
+            ),
+        ],
     )
     (batch,) = batches
     failed, played = batch.to_pylist()

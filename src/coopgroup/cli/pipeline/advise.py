@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -17,7 +18,7 @@ from coopgroup.cli.pipeline.options import (
 )
 from coopgroup.cli.simulated import page_path, print_table
 from coopgroup.core.policies.built_in import create_policy
-from coopgroup.errors import ConfigurationError
+from coopgroup.errors import ConfigurationError, PipelineError
 from coopgroup.pipeline.spark.session import one_line
 from coopgroup.printable import printable, printable_json
 from coopgroup.report.advice_page import write_advice_page
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.advice.cost import MoveCost
     from coopgroup.pipeline.scope import Scope
     from coopgroup.pipeline.tables import Tables
+    from coopgroup.report.advice_page import AdviceView
     from coopgroup.simulator.scenario import Choice
 
 
@@ -86,19 +88,21 @@ def command(
     if page is not None and len(scope.groups) > 1:
         raise click.UsageError("--html: a page has one group; give one --group")
     tables = place.tables(is_brief=True)
-    for group in scope.groups:
-        with one_line():
-            given = advice_for(
-                *(tables, group, choice, scope.since_ms, move_cost_ms, return_cost_ms),
-                uses_likely=likely_returns == "use",
-            )
-        if as_json:
-            _print_json(given)
-        else:
-            _print(given)
-        if page is not None:
-            from coopgroup.pipeline.advice.view import view_of  # noqa: PLC0415 - an extra
+    from coopgroup.pipeline.advice.view import advice_json, view_of  # noqa: PLC0415 - an extra
 
+    with one_line():
+        found = advice_for(
+            *(tables, scope.groups, choice, scope.since_ms, move_cost_ms, return_cost_ms),
+            uses_likely=likely_returns == "use",
+        )
+    for group, given in found.items():
+        if isinstance(given, PipelineError):
+            raise given
+        if as_json:
+            click.echo(printable_json(json.dumps(advice_json(given), ensure_ascii=False)))
+        else:
+            _print(group, view_of(given))
+        if page is not None:
             write_advice_page(view_of(given), page)
 
 
@@ -114,103 +118,110 @@ def _policy(text: str) -> Choice:
 
 def advice_for(
     tables: Tables,
-    group: str,
+    groups: Sequence[str],
     today: Choice | None = None,
     since_ms: int = 0,
     move_ms: int | None = None,
     return_ms: int | None = None,
     *,
     uses_likely: bool = False,
-) -> Advice:
-    """Return the advice for a group.
+    episodes_min: int = 0,
+) -> dict[str, Advice | PipelineError]:
+    """Return the advice for each group, or the reason against any.
 
     Args:
         tables: tables with episodes.
-        group: its name.
-        today: its present policy; `None` derives it from the history.
+        groups: their names.
+        today: present policy; `None` derives it from the history.
         since_ms: begin of the history that counts, in ms since 1970.
         move_ms: cost of a move; `None` takes it from telemetry.
         return_ms: cost of a return; `None` likewise.
         uses_likely: whether likely returns count; then the advice has the proven one, too.
-
-    Raises:
-        PipelineError: the tables have no history of the group, or nothing to advise on.
+        episodes_min: groups with fewer episodes, or without a history, are left out.
     """
-    from coopgroup.pipeline.advice.choose import advise  # noqa: PLC0415 - an extra
-    from coopgroup.pipeline.advice.tables import history_of  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.advice.choose import Advice, advise, search  # noqa: PLC0415 - an extra
+    from coopgroup.pipeline.advice.tables import histories_of  # noqa: PLC0415 - likewise
     from coopgroup.pipeline.replay import ReplayedGroup, SparkPlay  # noqa: PLC0415 - likewise
 
-    cost, notes = _cost(tables, group, move_ms, return_ms)
-
-    def advice(*, uses_likely: bool) -> Advice:
-        history = history_of(tables, group, today, since_ms, uses_likely=uses_likely)
-        play = SparkPlay(spark=tables.spark, group=ReplayedGroup.of(history, cost))
-        given = advise(evolve(history, notes=(*history.notes, *notes)), cost, play)
+    def advised(groups: Sequence[str], *, uses_likely: bool) -> dict[str, Advice | PipelineError]:
+        read = histories_of(tables, groups, today, since_ms, uses_likely=uses_likely)
+        found: dict[str, Advice | PipelineError] = {}
+        histories = []
+        for group, one in read.items():
+            if not isinstance(one, PipelineError):
+                if len(one.episodes) >= episodes_min:
+                    histories.append(one)
+            elif not episodes_min:
+                found[group] = one
+        costs = _costs(tables, [one.group for one in histories], move_ms, return_ms)
+        pairs = [
+            (evolve(one, notes=(*one.notes, *notes)), cost)
+            for one, (cost, notes) in zip(histories, costs, strict=True)
+        ]
+        play = SparkPlay(
+            spark=tables.spark, groups=[ReplayedGroup.of(one, cost) for one, cost in pairs]
+        )
+        given = advise([search(one, cost) for one, cost in pairs], play)
         for reason in play.errors[:1]:
             click.echo(f"coopgroup: a replay failed: {printable(reason)}", err=True)
-        return given
+        found |= {one.group: advice for one, advice in zip(histories, given, strict=True)}
+        return {group: found[group] for group in groups if group in found}
 
-    proven = advice(uses_likely=False)
-    if not uses_likely or not proven.history.likely:
-        return proven
-    return evolve(advice(uses_likely=True), proven=proven)
+    proven = advised(groups, uses_likely=False)
+    likely = [
+        group
+        for group, one in proven.items()
+        if uses_likely and isinstance(one, Advice) and one.history.likely
+    ]
+    for group, one in advised(likely, uses_likely=True).items() if likely else ():
+        alone = proven[group]
+        if isinstance(one, Advice) and isinstance(alone, Advice):
+            proven[group] = evolve(one, proven=alone)
+    return proven
 
 
-def _cost(
-    tables: Tables, group: str, move_ms: int | None, return_ms: int | None
-) -> tuple[MoveCost, tuple[str, ...]]:
+def _costs(
+    tables: Tables, groups: Sequence[str], move_ms: int | None, return_ms: int | None
+) -> list[tuple[MoveCost, tuple[str, ...]]]:
     """Return the given cost of a move, else that of telemetry, else nothing with a note."""
     from coopgroup.pipeline.advice.cost import MoveCost  # noqa: PLC0415 - an extra
-    from coopgroup.pipeline.advice.tables import move_cost_of  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.advice.tables import move_costs_of  # noqa: PLC0415 - likewise
 
     if move_ms is not None:
         back_ms = 0 if return_ms is None else return_ms
-        return MoveCost(move_ms=move_ms, return_ms=min(back_ms, move_ms)), ()
-    seen = move_cost_of(tables, group)
-    if seen is not None:
-        back_ms = seen.return_ms if return_ms is None else min(return_ms, seen.move_ms)
-        return MoveCost(move_ms=seen.move_ms, return_ms=back_ms), ()
+        return [(MoveCost(move_ms=move_ms, return_ms=min(back_ms, move_ms)), ())] * len(groups)
+    seen = move_costs_of(tables, groups) if groups else {}
     note = (
         "The cost of a move is unknown, and 0 was assumed: give --move-cost-ms, or read the "
         "telemetry of the members."
     )
-    return MoveCost(is_known=False), (note,)
+    found: list[tuple[MoveCost, tuple[str, ...]]] = []
+    for group in groups:
+        cost = seen.get(group)
+        if cost is None:
+            found.append((MoveCost(is_known=False), (note,)))
+        else:
+            back_ms = cost.return_ms if return_ms is None else min(return_ms, cost.move_ms)
+            found.append((evolve(cost, return_ms=back_ms), ()))
+    return found
 
 
-def _print_json(given: Advice) -> None:
-    from coopgroup.pipeline.advice.words import advice_json  # noqa: PLC0415 - an extra
-
-    click.echo(printable_json(json.dumps(advice_json(given), ensure_ascii=False)))
-
-
-def _print(given: Advice) -> None:
-    from coopgroup.pipeline.advice.view import tried_rows  # noqa: PLC0415 - an extra
-    from coopgroup.pipeline.advice.words import (  # noqa: PLC0415 - likewise
-        headline,
-        notes,
-        period_words,
-        reasons,
-        snippet,
-    )
-
-    click.echo(printable(headline(given)))
-    for sentence in reasons(given):
+def _print(group: str, view: AdviceView) -> None:
+    click.echo(printable(view.lead))
+    for sentence in view.reasons:
         click.echo(f"- {printable(sentence)}")
-    for note in notes(given):
+    for note in view.notes:
         click.echo(f"coopgroup: {printable(note)}", err=True)
-    shown, more = tried_rows(given)
     table = Table()
     table.add_column("setting", overflow="fold", min_width=20)
     for column in ("out of service", "moves", "peak lag", "most at once"):
         table.add_column(column, justify="right")
-    for row in shown:
+    for row in view.rows:
         seconds, *others = row.cells
         name = f"{row.words}\n({row.role})" if row.role else row.words
         # The interval has a line of its own: all columns fit into 80 characters.
         table.add_row(name, seconds.replace(" (", "\n("), *others)
-    under = ", with nine of ten resampled histories" if given.is_enough else ", without intervals"
-    what = f"partition-seconds out of service and moves {period_words(given)}"
-    print_table(f"Group {given.history.group}: {what}{under}", table)
-    if more:
-        click.echo(f"{counted(len(more), 'more setting')}: see --json, or --html")
-    click.echo(snippet(given), nl=False)
+    print_table(f"Group {group}: {view.figures}", table)
+    if view.more:
+        click.echo(f"{counted(len(view.more), 'more setting')}: see --json, or --html")
+    click.echo(view.snippet, nl=False)

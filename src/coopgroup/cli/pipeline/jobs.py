@@ -43,7 +43,6 @@ _MS_PER_S: Final = 1_000
 _LOOK_S: Final = 1
 _WRITE_S_MAX: Final = 60.0
 _TIDY_S: Final = 600.0
-_LOADS_S: Final = 3_600.0
 _KEPT_HOURS: Final = 1
 _NOTED_S: Final = 60.0
 _BEGUN_S_MAX: Final = 120.0
@@ -140,15 +139,11 @@ def lag(
             options |= all_partitions(brokers, _INTERNAL_TOPIC)
             with interruption() as interrupted:
                 query = _start_history(tables, brokers, options, source, every_s)
-                tidied_s, loaded_s = time.monotonic(), -_LOADS_S
+                tidied_s = time.monotonic()
                 while query.isActive and not interrupted.is_set():
-                    is_due = time.monotonic() - loaded_s > _LOADS_S
                     _note_end(tables, query)
-                    has_history = tables.as_of_ms() is not None and compute_lag(
-                        tables, brokers, reset, scope, every, is_now=True, with_loads=is_due
-                    )
-                    if is_due and has_history:
-                        loaded_s = time.monotonic()
+                    if tables.as_of_ms() is not None:
+                        compute_lag(tables, brokers, reset, scope, every, is_now=True)
                     if time.monotonic() - tidied_s > _TIDY_S:
                         _delete_replaced(tables)
                         tidied_s = time.monotonic()
@@ -370,8 +365,7 @@ def compute_lag(
     every_s: float | None,
     *,
     is_now: bool = False,
-    with_loads: bool = True,
-) -> bool:
+) -> None:
     """Look up ends, of now only or also of earlier moments, and bring the lag up to date.
 
     Args:
@@ -381,17 +375,13 @@ def compute_lag(
         scope: groups, and begin of the lag.
         every_s: seconds between moments; `None` chooses them by the length of the history.
         is_now: whether to look up the present ends only.
-        with_loads: whether to recompute the loads.
-
-    Returns:
-        Whether there is a history.
     """
     from coopgroup.pipeline import ends  # noqa: PLC0415 - needs the extra
     from coopgroup.pipeline.lag import committed_topics, write_lag  # noqa: PLC0415 - likewise
 
     topics, first_ms = committed_topics(tables, scope)
     if not topics:
-        return False
+        return
     now_ms = _now_ms()
     # Lag has no later moments: the commits until then are not read yet.
     until_ms = min(now_ms, tables.as_of_ms() or now_ms)
@@ -399,10 +389,8 @@ def compute_lag(
     every_ms = ends.step_ms(first_ms, until_ms) if every_s is None else int(every_s * _MS_PER_S)
     grid = range(0) if is_now else ends.grid_ms(first_ms, until_ms, every_ms)
     # The end of the history is the newest moment with a known lag.
-    moments = grid if is_now else [*grid, until_ms]
-    ends.write_ends(tables, brokers, topics, moments, now_ms)
-    write_lag(tables, reset, scope, with_loads=with_loads)
-    return True
+    ends.write_ends(tables, brokers, topics, grid, now_ms, None if is_now else until_ms)
+    write_lag(tables, reset, scope)
 
 
 def _delete_replaced(tables: Tables) -> None:

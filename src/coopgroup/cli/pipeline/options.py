@@ -170,13 +170,14 @@ tables_options = place_options(
 
 
 def cluster_of(
-    bootstrap_server: str, config: Sequence[str], kafka_option: Sequence[str]
+    bootstrap_server: str, config: Sequence[str], kafka_option: Sequence[str], batch_records: int
 ) -> tuple[Brokers, dict[str, str]]:
     """Return the cluster, and the options of Spark's source for it."""
     from coopgroup.pipeline.ends import Brokers  # noqa: PLC0415 - needs the extra
 
     settings = {"bootstrap.servers": bootstrap_server, **pairs(config, "--config")}
     options = kafka_options(settings, pairs(kafka_option, "--kafka-option"))
+    options["maxOffsetsPerTrigger"] = str(batch_records)
     return Brokers(config=settings), options
 
 
@@ -191,6 +192,13 @@ cluster_options = gathered(
         metavar="KEY=VALUE",
         help="A key of the Java client's configuration for Spark's source, where --config cannot"
         " say it, or @FILE; may be repeated.",
+    ),
+    click.option(
+        "--batch-records",
+        type=click.IntRange(min=1),
+        default=1_000_000,
+        show_default=True,
+        help="Records that Spark reads at a time, at most. Fewer need less memory.",
     ),
 )
 """Add how to reach the brokers: `cluster`."""
@@ -237,7 +245,7 @@ def scope_of(groups: Sequence[str], since: str | None) -> Scope:
     return Scope(groups=tuple(sorted(set(groups))), since_ms=since_ms)
 
 
-def since_of(text: str, now_ms: int) -> int:
+def since_of(text: str, now_ms: int, option: str = "--since") -> int:
     """Return a time of `--since` in ms since 1970.
 
     A duration begins with a whole unit: `7d` at midnight (UTC), `12h` at the full hour. So jobs
@@ -246,6 +254,7 @@ def since_of(text: str, now_ms: int) -> int:
     Args:
         text: a time in ISO format (in UTC if it names no zone), or a duration before now.
         now_ms: the present, in ms since 1970.
+        option: name of the option.
 
     Raises:
         ConfigurationError: the text is neither, or the time is in the future.
@@ -258,10 +267,10 @@ def since_of(text: str, now_ms: int) -> int:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigurationError("--since", text, _A_PAST_TIME) from None
+        raise ConfigurationError(option, text, _A_PAST_TIME) from None
     since_ms = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1_000)
     if since_ms > now_ms:
-        raise ConfigurationError("--since", text, _A_PAST_TIME)
+        raise ConfigurationError(option, text, _A_PAST_TIME)
     return max(0, since_ms)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -82,8 +82,7 @@ def command(
     with one_line():
         _compute(tables, brokers, options, source, reset, scope, seconds)
         with _timed("advice", seconds):
-            wanted = scope.groups or _ripe(tables, scope)
-            advice = [_advised(tables, one, scope, move_cost_ms) for one in wanted]
+            advice = _advice(tables, scope, move_cost_ms)
         read = tables.current().read
         rows = {name: read(name).count() for name in _COUNTED}
     click.echo(json.dumps({"rows": rows, "seconds": seconds, "advice": advice}))
@@ -118,34 +117,29 @@ def _timed(step: str, seconds: dict[str, float]) -> Iterator[None]:
     click.echo(f"coopgroup: {step}: {seconds[step]:.1f} s", err=True)
 
 
-def _ripe(tables: Tables, scope: Scope) -> list[str]:
-    """Return the groups with enough episodes for advice, ascending."""
+def _advice(tables: Tables, scope: Scope, move_cost_ms: int | None) -> list[dict[str, Any]]:
+    """Return the advice for the groups of a scope, or for all groups with enough episodes."""
     from coopgroup.pipeline.advice.choose import ENOUGH  # noqa: PLC0415 - needs the extra
-    from coopgroup.pipeline.advice.tables import history_of  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.advice.view import advice_json  # noqa: PLC0415 - likewise
 
-    # Each episode has an absence or a new member, so only these groups can have enough.
-    joins = tables.read("rebalances").where("trigger = 'join'").select("group")
-    events = tables.read("absences").select("group").unionByName(joins)
-    counts = events.groupBy("group").count().where(f"count >= {ENOUGH}")
-    found = []
-    for group in sorted(row.group for row in counts.select("group").collect()):
-        with suppress(PipelineError):  # nothing after --since
-            history = history_of(tables, group, since_ms=scope.since_ms)
-            if len(history.episodes) >= ENOUGH:
-                found.append(group)
-    return found
-
-
-def _advised(tables: Tables, group: str, scope: Scope, move_cost_ms: int | None) -> dict[str, Any]:
-    """Return the advice for a group, or why there is none."""
-    from coopgroup.pipeline.advice.words import advice_json  # noqa: PLC0415 - needs the extra
-
-    try:
-        found = advice_json(
-            advice_for(tables, group, since_ms=scope.since_ms, move_ms=move_cost_ms)
-        )
-    except PipelineError as error:
-        return {"group": group, "error": str(error)}
-    # The whole advice is in `coopgroup pipeline advise --json`.
-    wanted = ("group", "headline", "is_clear", "advised", "snippet", "notes")
-    return {name: found[name] for name in wanted}
+    groups, episodes_min = scope.groups, 0
+    if not groups:
+        # Each episode has an absence or a new member, so only these groups can have enough.
+        joins = tables.read("rebalances").where("trigger = 'join'").select("group")
+        events = tables.read("absences").select("group").unionByName(joins)
+        counts = events.groupBy("group").count().where(f"count >= {ENOUGH}")
+        groups = tuple(sorted(row.group for row in counts.select("group").collect()))
+        episodes_min = ENOUGH
+    found = advice_for(
+        *(tables, groups), since_ms=scope.since_ms, move_ms=move_cost_ms, episodes_min=episodes_min
+    )
+    rows: list[dict[str, Any]] = []
+    for group, given in found.items():
+        if isinstance(given, PipelineError):
+            rows.append({"group": group, "error": str(given)})
+        else:
+            # The whole advice is in `coopgroup pipeline advise --json`.
+            told = advice_json(given)
+            wanted = ("group", "headline", "is_clear", "advised", "snippet", "notes")
+            rows.append({name: told[name] for name in wanted})
+    return rows

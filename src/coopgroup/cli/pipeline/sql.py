@@ -29,7 +29,7 @@ def command(query: str, *, as_json: bool, place: Place) -> None:
     """Answer a QUERY over the tables, in the SQL of Spark.
 
     Beside the tables there are views: owners, outages_by_day, lag_by_hour, moves_by_trigger and
-    worst_rebalances. Tables and views show complete batches only.
+    worst_rebalances.
     """
     place.require_folder()
     from coopgroup.pipeline.views import create_views  # noqa: PLC0415 - needs the extra

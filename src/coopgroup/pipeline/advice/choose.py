@@ -1,11 +1,12 @@
-"""`advise`: find the policy, time-outs and rations that cost a group least.
+"""`search`: find the policy, time-outs and rations that cost a group least.
 
 Theory of operation. The measure is partition-seconds out of service, moves included: a move costs
 the time until the partition does useful work again. First, time-outs are tried without a ration:
 today's setting, `simple`, and `deferred` with the time-outs that the closed form (`cost`)
 finds promising. Then rations are tried with the best time-out. Lost partitions are never rationed,
 so time-out and ration can be chosen one after the other. The simulator plays every setting against
-every episode of the history (through `play`, on Spark or locally), and the sums are compared.
+every episode of the history (through `Play`, on Spark or locally), and the sums are compared. The
+searches of several groups go on step by step together, so that Spark plays a step as one job.
 
 The best time-out is the cheapest one when absences are spread a little around the observed ones
 (`cost` explains why, and computes the difference).
@@ -32,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -51,7 +52,7 @@ from coopgroup.pipeline.advice.cost import (
     worth_trying,
 )
 from coopgroup.pipeline.advice.history import span_words
-from coopgroup.pipeline.replay import FIGURES
+from coopgroup.pipeline.replay import FIGURES, Asked, Figures
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -66,14 +67,19 @@ __all__ = [
     "Estimate",
     "Option",
     "Play",
+    "Steps",
     "advise",
     "estimate",
     "resample_counts",
     "sampled",
+    "search",
 ]
 
-Play: TypeAlias = Callable[[Sequence["Episode"], Sequence["Choice"]], "npt.NDArray[np.float64]"]
-"""Plays E episodes under S settings: float64 (E, S, F), with the figures of `FIGURES`."""
+Steps: TypeAlias = Generator[Asked, Figures, "Advice"]
+"""A search, which asks for figures again and again."""
+
+Play: TypeAlias = Callable[[Mapping[int, Asked]], Mapping[int, Figures]]
+"""Plays the episodes of several groups at once, each group under its own number."""
 
 ENOUGH: Final = 20
 """Minimum number of episodes for advice."""
@@ -214,23 +220,21 @@ class _Replays:
     """Settings that were played, and their figures.
 
     Attributes:
-        play: plays episodes under settings.
         shapes: E shapes of the episodes of a history.
         times: int64 (E,): how often each shape is in the history.
         policies: S settings.
         figures: float64 (E, S, F); NaN where a cell could not be played.
     """
 
-    play: Play
     shapes: tuple[Episode, ...]
     times: npt.NDArray[np.int64]
     policies: list[Choice] = field(factory=list)
     figures: npt.NDArray[np.float64] = field(init=False)
 
-    def add(self, policies: Sequence[Choice]) -> None:
+    def add(self, policies: Sequence[Choice]) -> Generator[Asked, Figures, None]:
         """Play all episodes under more settings."""
         if policies:
-            found = self.play(self.shapes, policies)
+            found = yield self.shapes, policies
             self.figures = np.hstack([self.figures, found]) if self.policies else found
             self.policies += policies
 
@@ -254,24 +258,57 @@ class _Replays:
 # --- the search ---------------------------------------------------------------------------------
 
 
-def advise(
+def advise(searches: Sequence[Steps], play: Play) -> list[Advice | PipelineError]:
+    """Search for the settings of several groups, and play each step of all groups together.
+
+    Args:
+        searches: from `search`.
+        play: plays episodes under settings.
+
+    Returns:
+        The advice for each group, or the reason against any.
+    """
+    asked: dict[int, Asked] = {}
+    found: dict[int, Advice | PipelineError] = {}
+
+    def go_on(place: int, figures: Figures | None) -> None:
+        steps = searches[place]
+        try:
+            asked[place] = next(steps) if figures is None else steps.send(figures)
+        except StopIteration as end:
+            found[place] = end.value
+        except PipelineError as error:
+            found[place] = error
+
+    for place in range(len(searches)):
+        go_on(place, None)
+    while asked:
+        played = play(asked)
+        asked = {}
+        for place, figures in played.items():
+            go_on(place, figures)
+    return [found[place] for place in range(len(searches))]
+
+
+def search(
     history: GroupHistory,
     cost: MoveCost,
-    play: Play,
     *,
     timeouts_ms: Sequence[int] = LADDER_MS,
     tried: int = _TRIED,
     only_timeouts: bool = False,
-) -> Advice:
+) -> Steps:
     """Find the setting that would have cost a group least.
 
     Args:
         history: history of the group.
         cost: cost of moves and returns.
-        play: plays episodes under settings.
         timeouts_ms: candidate time-outs, ascending, including 0.
         tried: number of time-outs that the simulator plays, without 0 and today's.
         only_timeouts: whether to try neither rations nor warm-ups.
+
+    Returns:
+        Steps for `advise`.
 
     Raises:
         PipelineError: the history has no episode, or no episode could be played.
@@ -283,22 +320,22 @@ def advise(
         )
     history = sampled(history, _EPISODES_MAX)
     times = Counter(episode.shape for episode in history.episodes)
-    replays = _Replays(play=play, shapes=tuple(times), times=np.array(list(times.values())))
+    replays = _Replays(shapes=tuple(times), times=np.array(list(times.values())))
     estimates = _estimates(history, cost, timeouts_ms, is_spread=True)
     waits = set(worth_trying(estimates, timeouts_ms, tried))
     if not cost.is_known:
         # The reader sees at which cost of a move the choice tips.
         dear = _estimates(history, _DEAR, timeouts_ms, is_spread=True)
         waits |= set(worth_trying(dear, timeouts_ms, tried // 4))
-    replays.add(list(dict.fromkeys([history.today, *map(deferred, sorted(waits))])))
+    yield from replays.add(list(dict.fromkeys([history.today, *map(deferred, sorted(waits))])))
     if np.isnan(replays.figures[..., 0]).all():
         raise PipelineError(f"no episode of group {history.group} could be replayed")
     costs = replays.summed("unavailable_s") + _spread_s(history, cost, replays.policies)
     best = int(np.argmin(costs))
     if not only_timeouts and replays.summed("moved")[best] > 0:
         policy = replays.policies[best]
-        replays.add(with_warmups(policy, cost, history.members))
-        replays.add(with_rations(policy, history.partitions))
+        warm = with_warmups(policy, cost, history.members)
+        yield from replays.add([*warm, *with_rations(policy, history.partitions)])
     return _judged(history, cost, replays)
 
 

@@ -1,7 +1,7 @@
-"""The history of one group from the pipeline's tables, as advice needs it.
+"""The history of groups from the pipeline's tables, as advice needs it.
 
-Theory of operation: Spark reduces large tables (commits, lags, events) to a few figures. The
-absences and rebalances of one group are few enough to be read as rows.
+Theory of operation: Spark reduces large tables (commits, lags, events) to a few figures of each
+group, for all groups in one job. Absences and rebalances are few enough to be read as rows.
 
 Today's setting comes from the rounds that the leaders recorded. A round records its policy and the
 announced delay. The delay is the time-out only if the round has a new loss. Later rounds of the
@@ -12,10 +12,11 @@ count, since the setting may have changed.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from attrs import frozen
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
@@ -29,11 +30,11 @@ from coopgroup.pipeline.topic.consumer_groups import BROKER
 from coopgroup.simulator.scenario import Choice, How
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, Row
 
-__all__ = ["Readable", "history_of", "move_cost_of", "policy_led", "seen_of"]
+__all__ = ["Readable", "histories_of", "history_of", "move_costs_of", "policy_led", "seen_of"]
 
 _MS_PER_DAY: Final = 86_400_000
 _MS_PER_S: Final = 1_000
@@ -44,6 +45,10 @@ _SESSION_MS: Final = 45_000
 _JOIN_SLACK_MS: Final = 60_000
 _MOVES_MIN: Final = 5
 _WATCHED_MS_MIN: Final = LADDER_MS[-1]
+_NO_RATE_NOTE: Final = (
+    "How much is produced is not known, so there are no figures of lag: run lag first."
+)
+_PLACE: Final = ("group", "member", "topic", "partition")
 _JOINS: Final = ("join", "exchange")
 _WAITING: Final = ("deferred", "incremental")
 
@@ -73,101 +78,171 @@ def history_of(
     *,
     uses_likely: bool = False,
 ) -> GroupHistory:
-    """Read the history of a group.
-
-    Args:
-        tables: tables of the pipeline, including the episodes.
-        group: its name.
-        today: present policy; `None` derives it from the history.
-        since_ms: begin of the history that counts, in ms since 1970.
-        uses_likely: whether likely returns count as returns (see `episodes.returns`).
+    """Read the history of a group; else as `histories_of`.
 
     Raises:
         PipelineError: the tables have no history of that group, or none from then on.
     """
-    absences, cut_notes = _absences(tables, group, since_ms)
-    since_ms = absences[0].gone_ms if cut_notes else since_ms
-    all_rebalances = _of(tables, "rebalances", group)
-    every = all_rebalances.where(sql.col("begin_ms") >= since_ms).collect()
-    rebalances = _by_source(every, "history", "telemetry")
-    if not rebalances and not absences:
-        if since_ms and not all_rebalances.isEmpty():
-            raise PipelineError(f"group {group!r} has no rebalance and no absence after --since")
-        raise PipelineError(_unknown(tables, group))
-    begin_ms, end_ms = _span_ms(tables, group, rebalances, absences)
-    begin_ms = max(begin_ms, since_ms)
-    days = max(1, end_ms - begin_ms) / _MS_PER_DAY
-    telemetry_first = _by_source(every, "telemetry", "history")
-    members = _usual_members(rebalances)
-    kinds = Counter(row.returned_as for row in absences)
-    counted_kinds = (*PROVEN, LIKELY) if uses_likely else PROVEN
-    seen = [seen_of(row, returned_as=counted_kinds) for row in absences]
-    returns = [row.returned_ms for row in absences if row.returned_as in counted_kinds]
-    episodes, left_out = episodes_of(
-        seen, _joins(rebalances, returns), watched_ms_min=_WATCHED_MS_MIN
-    )
-    timeouts = Counter(row.session_timeout_ms or _SESSION_MS for row in absences)
-    found, notes = _today(tables, group)
-    rate_per_s, rate_notes = _rate(tables, group, begin_ms)
-    return GroupHistory(
-        group=group,
-        members=members,
-        partitions=_partitions(tables, group, rebalances) or members,
-        is_static=2 * sum(row.instance_id is not None for row in absences) > len(absences),
-        session_timeout_ms=timeouts.most_common(1)[0][0] if timeouts else _SESSION_MS,
-        rate_per_s=rate_per_s,
-        days=days,
-        as_of_ms=tables.as_of_ms(),
-        episodes=episodes,
-        left_out=left_out,
-        absent=len(absences),
-        proven=sum(kinds[kind] for kind in PROVEN),
-        likely=kinds[LIKELY],
-        uses_likely=uses_likely,
-        today=found if today is None else today,
-        observed=_observed(tables, group, telemetry_first, begin_ms, days),
-        notes=(
-            *cut_notes,
-            *_source_notes(rebalances, absences),
-            *(notes if today is None else ()),
-            *rate_notes,
-        ),
-    )
+    found = histories_of(tables, [group], today, since_ms, uses_likely=uses_likely)[group]
+    if isinstance(found, PipelineError):
+        raise found
+    return found
 
 
-def move_cost_of(tables: Readable, group: str) -> MoveCost | None:
-    """Return the cost of a move from telemetry: medians from the assignment to the begin of work.
+def histories_of(
+    tables: Readable,
+    groups: Sequence[str],
+    today: Choice | None = None,
+    since_ms: int = 0,
+    *,
+    uses_likely: bool = False,
+) -> dict[str, GroupHistory | PipelineError]:
+    """Read the histories of groups, or the reason why a group has none.
+
+    Args:
+        tables: tables of the pipeline, including the episodes.
+        groups: their names.
+        today: present policy; `None` derives it from the history.
+        since_ms: begin of the history that counts, in ms since 1970.
+        uses_likely: whether likely returns count as returns (see `episodes.returns`).
+    """
+    pasts = _pasts(tables, groups, since_ms)
+    known = [group for group in groups if group in pasts]
+    found: dict[str, GroupHistory | PipelineError] = {
+        group: PipelineError(_unknown(tables, group, since_ms))
+        for group in groups
+        if group not in pasts
+    }
+    if not known:
+        return found
+    spans = _spans_ms(tables, pasts)
+    lag = _lag_from(tables, {group: begin_ms for group, (begin_ms, _) in spans.items()})
+    rates, peaks = _rates(lag), _lag_peaks(lag)
+    policies = _policies(tables, known) if today is None else {}
+    unsized = [group for group in known if not any(row.partitions for row in pasts[group].rounds)]
+    sizes = _sizes(tables, unsized)
+    for group in known:
+        past, (begin_ms, end_ms) = pasts[group], spans[group]
+        days = max(1, end_ms - begin_ms) / _MS_PER_DAY
+        kinds = Counter(row.returned_as for row in past.absences)
+        counted_kinds = (*PROVEN, LIKELY) if uses_likely else PROVEN
+        seen = [seen_of(row, returned_as=counted_kinds) for row in past.absences]
+        returns = [row.returned_ms for row in past.absences if row.returned_as in counted_kinds]
+        episodes, left_out = episodes_of(
+            seen, _joins(past.rounds, returns), watched_ms_min=_WATCHED_MS_MIN
+        )
+        timeouts = Counter(row.session_timeout_ms or _SESSION_MS for row in past.absences)
+        named = sum(row.instance_id is not None for row in past.absences)
+        members = _usual_members(past.rounds)
+        partitions = max((int(row.partitions or 0) for row in past.rounds), default=0)
+        policy, notes = (today, ()) if today is not None else policies[group]
+        found[group] = GroupHistory(
+            group=group,
+            members=members,
+            partitions=partitions or sizes.get(group, 0) or members,
+            is_static=2 * named > len(past.absences),
+            session_timeout_ms=timeouts.most_common(1)[0][0] if timeouts else _SESSION_MS,
+            rate_per_s=rates.get(group, 0.0),
+            days=days,
+            as_of_ms=tables.as_of_ms(),
+            episodes=episodes,
+            left_out=left_out,
+            absent=len(past.absences),
+            proven=sum(kinds[kind] for kind in PROVEN),
+            likely=kinds[LIKELY],
+            uses_likely=uses_likely,
+            today=policy,
+            observed=_observed(past.exact, peaks.get(group), days),
+            notes=(
+                *_notes(past),
+                *notes,
+                *([] if group in rates else [_NO_RATE_NOTE]),
+            ),
+        )
+    return found
+
+
+@frozen(kw_only=True)
+class _Past:
+    """Rows of a group.
+
+    Attributes:
+        since_ms: begin of the history that counts.
+        absences: oldest first.
+        is_cut: whether there are more absences, which do not count.
+        rounds: rebalances of the history, or else of telemetry.
+        exact: rebalances of telemetry, or else of the history.
+    """
+
+    since_ms: int
+    absences: Sequence[Row]
+    is_cut: bool
+    rounds: Sequence[Row]
+    exact: Sequence[Row]
+
+
+def _pasts(tables: Readable, groups: Sequence[str], since_ms: int) -> dict[str, _Past]:
+    """Return the rows of each group that has any. Of too many absences, the newest count."""
+    newest = Window.partitionBy("group").orderBy(sql.col("gone_ms").desc(), "member_id")
+    known = _of(tables, "absences", groups).where(sql.col("gone_ms") >= since_ms)
+    known = known.withColumn("place", sql.row_number().over(newest))
+    absences, rebalances = defaultdict(list), defaultdict(list)
+    for row in known.where(sql.col("place") <= _ROWS_MAX + 1).collect():
+        absences[row.group].append(row)
+    begun = _of(tables, "rebalances", groups).where(sql.col("begin_ms") >= since_ms)
+    for row in begun.collect():
+        rebalances[row.group].append(row)
+    found = {}
+    for group in {*absences, *rebalances}:
+        rows = sorted(absences[group], key=lambda row: -row.place)
+        is_cut = len(rows) > _ROWS_MAX
+        rows = rows[1:] if is_cut else rows
+        begin_ms = rows[0].gone_ms if is_cut else since_ms
+        every = [row for row in rebalances[group] if row.begin_ms >= begin_ms]
+        found[group] = _Past(
+            since_ms=begin_ms,
+            absences=rows,
+            is_cut=is_cut,
+            rounds=_by_source(every, "history", "telemetry"),
+            exact=_by_source(every, "telemetry", "history"),
+        )
+    return found
+
+
+def move_costs_of(tables: Readable, groups: Sequence[str]) -> dict[str, MoveCost]:
+    """Return the costs of a move from telemetry: medians from the assignment to the begin of work.
 
     Args:
         tables: tables of the pipeline.
-        group: its name.
-
-    Returns:
-        `None` if the telemetry has fewer than five moves.
+        groups: names of groups; those with fewer than five moves are left out.
     """
-    waits = _waits(_of(tables, "events", group), _starts(tables, group)).groupBy("came_back")
-    rows = waits.agg(sql.median("wait_ms").alias("wait_ms"), sql.count("*").alias("count"))
-    found = {row.came_back: row for row in rows.collect()}
-    moved, back = found.get(False), found.get(True)
-    if moved is None or moved["count"] < _MOVES_MIN:
-        return None
-    move_ms = round(moved.wait_ms)
-    return_ms = move_ms if back is None or back["count"] < _MOVES_MIN else round(back.wait_ms)
-    return MoveCost(move_ms=move_ms, return_ms=min(move_ms, return_ms))
+    waits = _waits(_of(tables, "events", groups), _starts(tables, groups))
+    rows = waits.groupBy("group", "came_back").agg(
+        sql.median("wait_ms").alias("wait_ms"), sql.count("*").alias("count")
+    )
+    seen = {(row.group, row.came_back): row for row in rows.collect() if row["count"] >= _MOVES_MIN}
+    found = {}
+    for group, came_back in seen:
+        if not came_back:
+            move_ms = round(seen[group, False].wait_ms)
+            back = seen.get((group, True))
+            return_ms = move_ms if back is None else min(move_ms, round(back.wait_ms))
+            found[group] = MoveCost(move_ms=move_ms, return_ms=return_ms)
+    return found
 
 
-def _starts(tables: Readable, group: str) -> DataFrame:
+def _starts(tables: Readable, groups: Sequence[str]) -> DataFrame:
     """Return each begin of work, with its process in `who`.
 
     Real members write only their member id, and a process gets a new member id in each of its
     lives. The coordinator's states show the process.
     """
-    states = states_of(_of(tables, "generations", group))
-    present = members_of(_of(tables, "members", group), states)
-    names = present.groupBy(sql.col("member_id").alias("member")).agg(
+    states = states_of(_of(tables, "generations", groups))
+    present = members_of(_of(tables, "members", groups), states)
+    names = present.groupBy("group", sql.col("member_id").alias("member")).agg(
         sql.max("process").alias("process")
     )
-    work = _of(tables, "work", group).where("is_start").join(names, "member", "left")
+    work = _of(tables, "work", groups).where("is_start").join(names, ["group", "member"], "left")
     who = sql.coalesce(sql.nullif("client", sql.lit("")), "process", "member")
     return work.withColumn("who", who)
 
@@ -176,38 +251,36 @@ def _waits(events: DataFrame, starts: DataFrame) -> DataFrame:
     """Return how long each partition took from its assignment to the begin of work.
 
     Returns:
-        `wait_ms` and `came_back`: whether the process is the one that last worked on the partition.
+        (group, wait_ms, came_back); the last is whether the process last worked on the partition.
         Partitions without earlier work are left out.
     """
     gained = sql.from_json(sql.get_json_object("record", "$.gained"), "map<string, array<int>>")
     gains = (
         events.where(sql.col("kind") == "assignment_received")
-        .select("member", "at_ms", sql.explode(gained).alias("topic", "partitions"))
-        .select("member", "topic", sql.explode("partitions").alias("partition"), "at_ms")
+        .select("group", "member", "at_ms", sql.explode(gained).alias("topic", "partitions"))
+        .select("group", "member", "topic", sql.explode("partitions").alias("partition"), "at_ms")
         .withColumn("is_gain", sql.lit(1))
     )
-    by_partition = Window.partitionBy("topic", "partition").orderBy("at_ms")
+    by_partition = Window.partitionBy("group", "topic", "partition").orderBy("at_ms")
     begins = (
         starts.withColumn("before", sql.lag("who").over(by_partition))
         .where(sql.col("before").isNotNull())
-        .select("member", "topic", "partition", "at_ms", sql.expr("before = who AS came_back"))
+        .select(*_PLACE, "at_ms", sql.expr("before = who AS came_back"))
         .withColumn("is_gain", sql.lit(0))
     )
     # A begin belongs to the last assignment before it: a gain comes right before its begin.
-    by_member = Window.partitionBy("member", "topic", "partition").orderBy(
-        "at_ms", sql.col("is_gain").desc()
-    )
+    by_member = Window.partitionBy(*_PLACE).orderBy("at_ms", sql.col("is_gain").desc())
     paired = gains.unionByName(begins, allowMissingColumns=True).withColumns(
         {
             "was_gain": sql.lag("is_gain").over(by_member),
             "wait_ms": sql.col("at_ms") - sql.lag("at_ms").over(by_member),
         }
     )
-    return paired.where("is_gain = 0 AND was_gain = 1").select("wait_ms", "came_back")
+    return paired.where("is_gain = 0 AND was_gain = 1").select("group", "wait_ms", "came_back")
 
 
-def _of(tables: Readable, name: str, group: str) -> DataFrame:
-    return tables.read(name).where(sql.col("group") == group)
+def _of(tables: Readable, name: str, groups: Sequence[str]) -> DataFrame:
+    return tables.read(name).where(sql.col("group").isin(*groups))
 
 
 def _by_source(rows: Sequence[Row], *sources: str) -> list[Row]:
@@ -216,37 +289,33 @@ def _by_source(rows: Sequence[Row], *sources: str) -> list[Row]:
     return next((some for some in by_source if some), [])
 
 
-def _absences(tables: Readable, group: str, since_ms: int) -> tuple[list[Row], tuple[str, ...]]:
-    """Return the absences, oldest first. If there are too many, keep the newest and add a note."""
-    known = _of(tables, "absences", group).where(sql.col("gone_ms") >= since_ms)
-    newest = known.orderBy(sql.col("gone_ms").desc(), "member_id")
-    rows = newest.limit(_ROWS_MAX + 1).collect()
-    if len(rows) <= _ROWS_MAX:
-        return rows[::-1], ()
-    note = f"There are more than {_ROWS_MAX:,} absences; only the newest count, and days with them."
-    return rows[:_ROWS_MAX][::-1], (note,)
+def _notes(past: _Past) -> list[str]:
+    """Return notes if absences are left out, or if only telemetry knows the group."""
+    found = []
+    if past.is_cut:
+        found.append(
+            f"There are more than {_ROWS_MAX:,} absences; only the newest count, and days with "
+            "them."
+        )
+    if not past.absences and all(row.source != "history" for row in past.rounds):
+        found.append(
+            "Only telemetry knows this group, which does not say who was absent: advice needs "
+            "`coopgroup pipeline history`, and then episodes."
+        )
+    return found
 
 
-def _source_notes(rebalances: Sequence[Row], absences: Sequence[Row]) -> tuple[str, ...]:
-    """Return a note if only telemetry knows the group."""
-    if absences or any(row.source == "history" for row in rebalances):
-        return ()
-    note = (
-        "Only telemetry knows this group, which does not say who was absent: advice needs "
-        "`coopgroup pipeline history`, and then episodes."
-    )
-    return (note,)
+def _sizes(tables: Readable, groups: Sequence[str]) -> dict[str, int]:
+    """Return the number of partitions on which each group has worked, from telemetry."""
+    if not groups:
+        return {}
+    worked = _of(tables, "work", groups).select("group", "topic", "partition").distinct()
+    return {row.group: row["count"] for row in worked.groupBy("group").count().collect()}
 
 
-def _partitions(tables: Readable, group: str, rebalances: Sequence[Row]) -> int:
-    """Return the number of a group's partitions; 0 if unknown."""
-    known = [int(row.partitions) for row in rebalances if row.partitions]
-    if known:
-        return max(known)
-    return _of(tables, "work", group).select("topic", "partition").distinct().count()
-
-
-def _unknown(tables: Readable, group: str) -> str:
+def _unknown(tables: Readable, group: str, since_ms: int) -> str:
+    if since_ms and not _of(tables, "rebalances", [group]).isEmpty():
+        return f"group {group!r} has no rebalance and no absence after --since"
     known = tables.read("rebalances").select("group").distinct().orderBy("group")
     names = [row.group for row in known.limit(_GROUPS_NAMED_MAX + 1).collect()]
     if not names:
@@ -294,21 +363,26 @@ def _usual_members(rebalances: Sequence[Row]) -> int:
     return max((size for size, count in counts.items() if 2 * count >= often), default=2)
 
 
-def _span_ms(
-    tables: Readable, group: str, rebalances: Sequence[Row], absences: Sequence[Row]
-) -> tuple[int, int]:
-    """Return the first and last sign of the group; commits count, as they may be the only sign."""
-    times = [
-        *(at_ms for row in rebalances for at_ms in (row.begin_ms, row.end_ms)),
-        *(at_ms for row in absences for at_ms in (row.gone_ms, row.observed_until_ms)),
-    ]
+def _spans_ms(tables: Readable, pasts: Mapping[str, _Past]) -> dict[str, tuple[int, int]]:
+    """Return the first and last sign of each group that count; commits may be the only sign."""
+    times = {
+        group: [
+            *(at_ms for row in past.rounds for at_ms in (row.begin_ms, row.end_ms)),
+            *(at_ms for row in past.absences for at_ms in (row.gone_ms, row.observed_until_ms)),
+        ]
+        for group, past in pasts.items()
+    }
     signs = [
-        _of(tables, name, group).agg(sql.min("at_ms"), sql.max("at_ms"))
+        _of(tables, name, list(pasts)).groupBy("group").agg(sql.min("at_ms"), sql.max("at_ms"))
         for name in ("commits", "generations", "events")
     ]
-    rows = signs[0].unionByName(signs[1]).unionByName(signs[2]).collect()
-    times += [at_ms for row in rows for at_ms in row if at_ms is not None]
-    return min(times), max(*times, tables.as_of_ms() or 0)
+    for group, *some in signs[0].unionByName(signs[1]).unionByName(signs[2]).collect():
+        times[group] += [at_ms for at_ms in some if at_ms is not None]
+    as_of_ms = tables.as_of_ms() or 0
+    return {
+        group: (max(min(some), pasts[group].since_ms), max(*some, as_of_ms))
+        for group, some in times.items()
+    }
 
 
 def _joins(rebalances: Sequence[Row], returns: Sequence[int]) -> dict[int, int]:
@@ -324,51 +398,70 @@ def _joins(rebalances: Sequence[Row], returns: Sequence[int]) -> dict[int, int]:
     return found
 
 
-def _today(tables: Readable, group: str) -> tuple[Choice, tuple[str, ...]]:
-    """Return the policy of a group, and notes on the parts that are estimates."""
-    newest_first = (sql.col("at_ms").desc(), sql.col("generation").desc())
-    rounds = _of(tables, "rounds", group).orderBy(*newest_first).limit(_ROUNDS_MAX)
-    led = policy_led(rounds.select("policy", "lost", "rejoin_in_ms").collect())
-    if led is not None:
-        return led
-    states = _of(tables, "generations", group).where("protocol is not null")
-    newest = states.orderBy(sql.col("at_ms").desc()).select("protocol").first()
-    protocol = None if newest is None else newest.protocol
-    name = "eager" if protocol in EAGER else "simple"
-    how = f"by its protocol {protocol!r}" if protocol else "as nothing says otherwise"
-    if protocol == BROKER:
-        how = "as the group coordinator assigns (KIP-848)"
-    return Choice(name=name), (f"Today's policy is taken for {name}, {how}; --today says better.",)
+def _policies(tables: Readable, groups: Sequence[str]) -> dict[str, tuple[Choice, tuple[str, ...]]]:
+    """Return the policy of each group, and notes on the parts that are estimates."""
+    newest = Window.partitionBy("group").orderBy(
+        sql.col("at_ms").desc(), sql.col("generation").desc()
+    )
+    led = defaultdict(list)
+    rounds = _of(tables, "rounds", groups).withColumn("place", sql.row_number().over(newest))
+    rounds = rounds.where(sql.col("place") <= _ROUNDS_MAX)
+    for row in rounds.select("group", "policy", "lost", "rejoin_in_ms", "place").collect():
+        led[row.group].append(row)
+    states = _of(tables, "generations", groups).where("protocol is not null")
+    chosen = states.groupBy("group").agg(sql.max_by("protocol", "at_ms").alias("protocol"))
+    protocols = {row.group: row.protocol for row in chosen.collect()}
+    found = {}
+    for group in groups:
+        known = policy_led(sorted(led[group], key=lambda row: row.place))
+        if known is None:
+            protocol = protocols.get(group)
+            name = "eager" if protocol in EAGER else "simple"
+            how = f"by its protocol {protocol!r}" if protocol else "as nothing says otherwise"
+            if protocol == BROKER:
+                how = "as the group coordinator assigns (KIP-848)"
+            note = f"Today's policy is taken for {name}, {how}; --today says better."
+            known = Choice(name=name), (note,)
+        found[group] = known
+    return found
 
 
-def _rate(tables: Readable, group: str, begin_ms: int) -> tuple[float, tuple[str, ...]]:
-    """Return the mean of the records per second and partition from a time on."""
-    by_partition = Window.partitionBy("topic", "partition").orderBy("at_ms")
-    lag = _of(tables, "lag", group).where(sql.col("at_ms") >= begin_ms)
+def _lag_from(tables: Readable, begins_ms: Mapping[str, int]) -> DataFrame:
+    """Return the rows of `lag` of each group from its begin on."""
+    lag = _of(tables, "lag", list(begins_ms))
+    begins = lag.sparkSession.createDataFrame(
+        list(begins_ms.items()), "`group` string, from_ms long"
+    )
+    return lag.join(begins, "group").where(sql.col("at_ms") >= sql.col("from_ms"))
+
+
+def _rates(lag: DataFrame) -> dict[str, float]:
+    """Return the mean of the records per second and partition of each group, if known."""
+    by_partition = Window.partitionBy("group", "topic", "partition").orderBy("at_ms")
     steps = lag.select(
+        "group",
         (sql.col("end") - sql.lag("end").over(by_partition)).alias("records"),
         (sql.col("at_ms") - sql.lag("at_ms").over(by_partition)).alias("ms"),
     )
     # The end goes back if the topic was created again.
-    grown = steps.where("records >= 0")
-    row = grown.agg((sql.sum("records") / sql.sum("ms") * _MS_PER_S).alias("rate")).first()
-    if row is None or row.rate is None:
-        note = "How much is produced is not known, so there are no figures of lag: run lag first."
-        return 0.0, (note,)
-    return float(row.rate), ()
+    grown = steps.where("records >= 0").groupBy("group")
+    rows = grown.agg((sql.sum("records") / sql.sum("ms") * _MS_PER_S).alias("rate")).collect()
+    return {row.group: float(row.rate) for row in rows if row.rate is not None}
 
 
-def _observed(
-    tables: Readable, group: str, rebalances: Sequence[Row], begin_ms: int, days: float
-) -> Observed:
+def _lag_peaks(lag: DataFrame) -> dict[str, int]:
+    """Return the highest lag of each group, if known."""
+    totals = lag.groupBy("group", "at_ms").agg(sql.sum("lag").alias("total"))
+    peaks = totals.groupBy("group").agg(sql.max("total").alias("peak")).collect()
+    return {row.group: int(row.peak) for row in peaks if row.peak is not None}
+
+
+def _observed(rebalances: Sequence[Row], lag_peak: int | None, days: float) -> Observed:
     known = [row for row in rebalances if row.unavailable_partition_s is not None]
-    lag = _of(tables, "lag", group).where(sql.col("at_ms") >= begin_ms)
-    totals = lag.groupBy("at_ms").agg(sql.sum("lag").alias("total"))
-    peak = totals.agg(sql.max("total").alias("peak")).first()
     return Observed(
         unavailable_s=sum(row.unavailable_partition_s for row in known) / days if known else None,
         moved=sum(row.moved or 0 for row in rebalances) / days if rebalances else None,
-        lag_peak=None if peak is None or peak.peak is None else int(peak.peak),
+        lag_peak=lag_peak,
     )
 
 

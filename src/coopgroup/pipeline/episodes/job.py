@@ -1,9 +1,9 @@
 """The job that computes the tables of episodes: `rebalances`, `outages`, `absences`, `skew`.
 
 Groups are independent of each other. The job computes the episodes of a group only if the group has
-new input since the last run (see `basis`), and then from its whole history. A part of the history
-would not be enough: a late commit changes the usual interval of its partition. All is computed by
-joins and windows, and no row passes through the driver.
+new input since the last run (see `progress`), and then from its whole history. A part of it would
+not be enough: a late commit changes the usual interval of its partition. All is computed by joins
+and windows, and no row passes through the driver.
 
 Frames with several uses are computed once and stored (`keep`). Otherwise Spark would analyse the
 whole plan of a frame at each step, and a plan that is joined with itself repeatedly grows without
@@ -21,10 +21,11 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 
 from coopgroup import __version__
-from coopgroup.pipeline.basis import Basis, begin_anew
 from coopgroup.pipeline.episodes.absences import (
     absences_of,
     arrivals_of,
@@ -54,9 +55,10 @@ from coopgroup.pipeline.episodes.rebalances import (
 )
 from coopgroup.pipeline.episodes.work_spans import known_members, work_spans
 from coopgroup.pipeline.folders import Folders
-from coopgroup.pipeline.lag import skew_of
+from coopgroup.pipeline.lag import LAG_JOB, skew_of
+from coopgroup.pipeline.progress import UNKNOWN, Progress, is_deleted
 from coopgroup.pipeline.schemas import TABLES
-from coopgroup.pipeline.scope import ALL, Scope
+from coopgroup.pipeline.scope import ALL, Scope, in_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,7 +77,7 @@ __all__ = [
 EPISODES_JOB: Final = "episodes"
 _HISTORY: Final = ("commits", "generations", "members", "assignments")
 _TELEMETRY: Final = ("events", "rounds", "work")
-_INPUT: Final = (*_HISTORY, "lag", *_TELEMETRY)
+_INPUT: Final = (*_HISTORY, *_TELEMETRY)
 _OUTPUT: Final = ("rebalances", "outages", "absences", "skew")
 _GROUPS_MAX: Final = 1_000  # a condition with more names is slower than all groups
 _CONTEXT_MS: Final = 86_400_000
@@ -192,8 +194,8 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
     """Bring the episodes up to date with history and telemetry.
 
     Only groups with new input are computed. The job computes all groups of the scope if it cannot
-    continue the last run: after other settings, another scope or release, if input was lost, or if
-    a run was killed while it replaced the tables.
+    continue the last run: after other settings, another scope or release, or if changes of the
+    input are no longer known.
 
     Args:
         tables: with history, telemetry or both.
@@ -203,68 +205,87 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
     Raises:
         PipelineError: another process ran the job at the same time.
     """
-    # Batches that end meanwhile would otherwise be in some of the tables only.
     tables = tables.current()
-    basis = Basis.of(tables, _INPUT, f"{__version__}, settled in {settle_ms} ms", scope)
-    last = Basis.last(tables, EPISODES_JOB)
-    if last == basis:
+    settings = f"{__version__}, settled in {settle_ms} ms"
+    now = evolve(Progress.of(tables, _INPUT, settings, scope), lag=Progress.last(tables, LAG_JOB))
+    last = Progress.last(tables, EPISODES_JOB)
+    if last == now:
         return
-    batch = tables.batches().get(EPISODES_JOB)
-    groups = _new_groups(tables, basis, last, scope)
-    if groups is None or (groups and _is_unfinished(tables)):
-        batch = begin_anew(tables, EPISODES_JOB)
-    elif not groups:
-        tables.record(EPISODES_JOB, {}, basis=basis.to_json())
-        return
-    elif not _is_all(tables, scope, groups):
-        scope = evolve(scope, groups=groups)
-    sized = tables.for_rows_of("commits", "lag", "events")
-    is_few = sized is not tables
-    with _staging(sized, is_few=is_few) as keep:
-        frames = _frames(sized, settle_ms, scope, keep, is_few=is_few)
-        wanted = {name: scope.since(frame, TABLES[name].time) for name, frame in frames.items()}
-        sized.replace(
-            EPISODES_JOB,
-            wanted,
-            groups=scope.groups,
-            basis=basis.to_json(),
-            # Otherwise some tables could be of this run, and others of another one.
-            expected=(batch,),
-        )
-
-
-def _is_unfinished(tables: Tables) -> bool:
-    """Return whether a run was killed between two tables.
-
-    It may have replaced rows of groups that have no new input for this run.
-    """
-    known = tables.versions()
-    return any(tables.version(name) != known.get(name, -1) for name in _OUTPUT)
+    groups = None
+    if last is None or not now.continues(last):
+        tables.note(EPISODES_JOB, None)
+        last = None
+    else:
+        groups = _new_groups(tables, now, last, scope)
+        # First, because a later run with an earlier begin must not rely on rows of this run.
+        last = evolve(last, since_ms=scope.since_ms).note(tables, EPISODES_JOB, after=last)
+    if groups is None or groups:
+        if groups and not _is_all(tables, scope, groups):
+            scope = evolve(scope, groups=groups)
+        sized = tables.for_rows_of("commits", "lag", "events")
+        is_few = sized is not tables
+        with _staging(sized, is_few=is_few) as keep:
+            frames = _frames(sized, settle_ms, scope, keep, is_few=is_few)
+            where = in_groups(scope.groups) if scope.groups else ""
+            for name, frame in frames.items():
+                sized.replace(name, scope.since(frame, TABLES[name].time), where)
+    now.note(tables, EPISODES_JOB, after=last)
 
 
 def _new_groups(
-    tables: Tables, basis: Basis, last: Basis | None, scope: Scope
+    tables: Tables, now: Progress, last: Progress, scope: Scope
 ) -> tuple[str, ...] | None:
     """Return the groups of the scope to compute, ascending; `None` for all."""
-    rows = basis.new_rows(tables, last)
-    if last is None or rows is None or bool(last.as_of_ms) != bool(basis.as_of_ms):
+    rows = now.new_rows(tables, last)
+    of_lag = _with_new_lag(tables, now.lag, last.lag, scope)
+    if rows is None or of_lag is None:
         return None
-    lag = rows.pop("lag", None)
-    found = [one.select("group") for one in rows.values()]
-    if lag is not None:
-        found.append(_changed_by(lag, tables, scope))
-    if last.as_of_ms != basis.as_of_ms:
+    found = [*of_lag, *(one.select("group") for one in rows.values())]
+    if last.as_of_ms != now.as_of_ms:
         found.append(tables.read("outages").where(sql.col("end_ms").isNull()).select("group"))
     if last.since_ms < scope.since_ms:
         found += _groups_before(tables, last.since_ms, scope.since_ms)
     if not found:
         return ()
     groups = scope.of_groups(reduce(lambda one, other: one.union(other), found)).distinct()
-    names = sorted(row.group for row in groups.limit(_GROUPS_MAX + 1).collect())
+    try:
+        names = sorted(row.group for row in groups.limit(_GROUPS_MAX + 1).collect())
+    except (PySparkException, Py4JError) as error:
+        if not is_deleted(error):
+            raise
+        return None
     return tuple(names) if len(names) <= _GROUPS_MAX else None
 
 
-def _changed_by(lag: DataFrame, tables: Tables, scope: Scope) -> DataFrame:
+def _with_new_lag(
+    tables: Tables, now: Progress | None, last: Progress | None, scope: Scope
+) -> list[DataFrame] | None:
+    """Return the groups whose episodes new rows of lag may change; `None` for all groups.
+
+    Args:
+        tables: with history and lag.
+        now: progress of `lag`.
+        last: the same when episodes were last computed.
+        scope: the groups.
+    """
+    if now == last:
+        return []
+    if now is None or last is None or not now.continues(last):
+        return None
+    if last.since_ms < now.since_ms > scope.since_ms:
+        return None  # rows of the scope were deleted
+    from_ms, rows = now.new_from_ms(tables, last), now.new_rows(tables, last)
+    if from_ms is None:
+        return []
+    if from_ms == UNKNOWN or rows is None:
+        return None
+    # Rows of lag may also have vanished: their groups have new commits or members then.
+    found = [rows[name].select("group") for name in rows if name != "ends"]
+    lag = tables.read("lag").where(sql.col("at_ms") >= from_ms)
+    return [*found, _changed_by(lag, tables, from_ms, scope)]
+
+
+def _changed_by(lag: DataFrame, tables: Tables, from_ms: int, scope: Scope) -> DataFrame:
     """Return the groups whose episodes new rows of lag may change.
 
     Every run of `lag` adds rows for every group that has commits. Without members there is no skew.
@@ -272,12 +293,12 @@ def _changed_by(lag: DataFrame, tables: Tables, scope: Scope) -> DataFrame:
     a group change nothing.
 
     Args:
-        lag: new rows, and others of their files.
+        lag: new rows.
         tables: with history.
+        from_ms: time from which on rows are new.
         scope: the groups.
     """
     first = lag.groupBy("group").agg(sql.min("at_ms").alias("first_ms"))
-    from_ms = first.agg(sql.min("first_ms")).collect()[0][0]
     commits = scope.of_groups(tables.read("commits")).where(sql.col("at_ms") >= from_ms)
     committed = commits.groupBy("group").agg(sql.max("at_ms").alias("committed_ms"))
     is_alive = ~sql.col("is_tombstone") & (sql.col("member_count") > 0)

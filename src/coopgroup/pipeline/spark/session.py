@@ -95,14 +95,16 @@ _DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
         "spark.ui.showConsoleProgress": "false",
     }
 )
-# A table has few files, so few tasks read its log. Logs of two days are enough to read the version
-# of a batch, and a log of `--follow` grows by thousands of files a day.
+# A table has few files, so few tasks read its log. Logs of two days are enough to know what is new,
+# and a log of `--follow` grows by thousands of files a day.
 _DELTA: Final[Mapping[str, str]] = MappingProxyType(
     {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.databricks.delta.writeChecksumFile.enabled": "false",
+        # `OPTIMIZE ... ZORDER BY` sorts rows within a file too, so that readers skip parts of it.
+        "spark.databricks.io.skipping.mdc.sortWithinFiles": "true",
         "spark.databricks.delta.properties.defaults.logRetentionDuration": "interval 2 days",
     }
 )

@@ -1,17 +1,18 @@
 """Advice for histories with known return times, compared with the best setting."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
 
 from coopgroup.errors import PipelineError
-from coopgroup.pipeline.advice.choose import Advice, advise, sampled
+from coopgroup.pipeline.advice.choose import Advice, advise, sampled, search
 from coopgroup.pipeline.advice.cost import MoveCost, deferred, with_warmups
 from coopgroup.pipeline.advice.history import Episode, Observed
-from coopgroup.pipeline.replay import FIGURES
+from coopgroup.pipeline.replay import FIGURES, Asked
 from coopgroup.simulator.scenario import Choice
+from tests.unit.pipeline.advices import advised_by
 from tests.unit.pipeline.return_times import FAMILIES, Array, Cells, history, on_grid
 
 # The time-outs lie between the durations: no absence takes exactly as long as a time-out.
@@ -57,7 +58,7 @@ def advised(
     cost: MoveCost = COST,
     **changed: object,
 ) -> Advice:
-    return advise(history(absences, **changed), cost, play, only_timeouts=True)
+    return advised_by(history(absences, **changed), cost, play, only_timeouts=True)
 
 
 @pytest.mark.timeout(600)  # on a busy machine, and with coverage, seconds become minutes
@@ -75,7 +76,9 @@ def test_advised_time_out_is_within_five_percent_of_the_best_in_95_of_100_histor
         true = np.array(list(drawn.values())) @ fresh(shapes, policies)[..., 0]
         for number in range(HISTORIES):
             away = on_grid(draw(np.random.default_rng(number), ABSENCES), GRID_S)
-            given = advise(history(away), COST, told, timeouts_ms=TIMEOUTS_MS, only_timeouts=True)
+            given = advised_by(
+                history(away), COST, told, timeouts_ms=TIMEOUTS_MS, only_timeouts=True
+            )
             ratios.append(true[policies.index(given.advised.policy)] / true.min())
     assert len(ratios) == 100
     assert sum(one <= 1.05 for one in ratios) >= 95
@@ -96,7 +99,7 @@ def test_warm_ups_are_advised_where_they_save_much_and_a_standby_where_it_saves_
     def advised(one: float, with_standby: float) -> tuple[Choice, float]:
         words = "simple:warmup.max_concurrent=8,warmup.standbys={},warmup.timeout_ms=80000"
         costs = {words.format(0): one, words.format(1): with_standby, "simple": 90.0}
-        given = advise(history([1_000] * 40), COST, MadeUp(costs))
+        given = advised_by(history([1_000] * 40), COST, MadeUp(costs))
         return given.advised.policy, given.near_best
 
     simple = Choice(name="simple")
@@ -110,20 +113,37 @@ def test_warm_ups_are_advised_where_they_save_much_and_a_standby_where_it_saves_
 
 def test_warm_ups_when_moves_cost_nothing_or_nothing_moves_are_not_tried() -> None:
     free, still = MadeUp({}), MadeUp({}, moved=0.0)
-    advise(history([1_000] * 40), MoveCost(), free)
-    advise(history([1_000] * 40), COST, still)
+    advised_by(history([1_000] * 40), MoveCost(), free)
+    advised_by(history([1_000] * 40), COST, still)
     assert not any("warmup" in one for one in (*free.asked, *still.asked))
 
 
 def test_advice_without_episodes_or_replays_is_refused() -> None:
     with pytest.raises(PipelineError, match=r"group g: nobody left, died or joined in 10\.0 days"):
-        advise(history([]), COST, MadeUp({}))
+        advised_by(history([]), COST, MadeUp({}))
 
     def nothing(episodes: Sequence[Episode], policies: Sequence[Choice]) -> Array:
         return np.full((len(episodes), len(policies), len(FIGURES)), np.nan)
 
     with pytest.raises(PipelineError, match="no episode of group g could be replayed"):
-        advise(history([5_000]), COST, nothing)
+        advised_by(history([5_000]), COST, nothing)
+
+
+def test_each_step_of_several_groups_is_played_at_once() -> None:
+    """A group without advice does not disturb the others."""
+    pasts = [history([5_000] * 40), history([]), history([60_000] * 40)]
+    costs = [MadeUp({"simple": 90.0}), MadeUp({}), MadeUp({"simple": 110.0})]
+    steps: list[set[int]] = []
+
+    def play(asked: Mapping[int, Asked]) -> dict[int, Array]:
+        steps.append({*asked})
+        return {place: costs[place](*one) for place, one in asked.items()}
+
+    first, nothing, last = advise([search(past, COST) for past in pasts], play)
+    assert steps == [{0, 2}, {0, 2}]
+    assert isinstance(nothing, PipelineError)
+    alone = [advised_by(pasts[place], COST, costs[place]) for place in (0, 2)]
+    assert [first, last] == alone
 
 
 def test_saving_below_the_error_of_the_replay_is_not_advised() -> None:

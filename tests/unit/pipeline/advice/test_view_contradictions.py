@@ -12,16 +12,15 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from coopgroup.pipeline.advice.choose import Advice, Estimate, advise
+from coopgroup.pipeline.advice.choose import Advice, Estimate
 from coopgroup.pipeline.advice.cost import MoveCost, deferred
 from coopgroup.pipeline.advice.history import Episode, Observed
-from coopgroup.pipeline.advice.view import view_of
-from coopgroup.pipeline.advice.words import advice_json, names_of, setting_words
+from coopgroup.pipeline.advice.view import advice_json, names_of, setting_words, view_of
 from coopgroup.pipeline.replay import FIGURES
 from coopgroup.report.advice_page import AdviceView
 from coopgroup.report.wording import rounded
 from coopgroup.simulator.scenario import Choice
-from tests.unit.pipeline.advices import made_advice
+from tests.unit.pipeline.advices import advised_by, made_advice
 from tests.unit.pipeline.return_times import Array, history
 
 CLASSES: Final = {"SimplePolicy": "simple", "DeferredPolicy": "deferred"}
@@ -104,7 +103,7 @@ def an_advice(seed: int) -> Advice:
     cost = dice.choice([MoveCost(move_ms=20_000), MoveCost(), MoveCost(is_known=False)])
     away = [dice.choice([2_000, 12_000, None]) for _ in range(30)]
     past = history(away, today=today, observed=Observed(unavailable_s=shown_s, moved=3.0))
-    return advise(past, cost, Dice(seed))
+    return advised_by(past, cost, Dice(seed))
 
 
 def test_no_page_contradicts_itself() -> None:
