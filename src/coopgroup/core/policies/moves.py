@@ -71,7 +71,7 @@ def _any_vanished(group: GroupSnapshot, resources: ResourceSet) -> bool:
 
 def _subscriptions_changed(group: GroupSnapshot, state: PolicyState) -> bool:
     if not state.subscriptions:
-        return False  # state of an earlier release
+        return False  # written by a user's policy, which need not fill in all fields
     before = dict(zip(state.members, state.subscription_of, strict=True))
     known = set(state.subscriptions)
     for member, number in zip(group.members, group.class_of.tolist(), strict=True):

@@ -316,6 +316,30 @@ def test_policy_gets_its_memory_and_its_facts_back(own_state: bool) -> None:
     assert (first.refused, first.state.memory, second.state.memory) == (False, 1, 2)
 
 
+@frozen(kw_only=True)
+class ForgetfulPolicy:
+    """Writes a memory with members only, and leaves the rest to the deferred policy."""
+
+    name = "forgetful"
+
+    def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
+        return DeferredPolicy().offer(group, context)
+
+    def stage(
+        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
+    ) -> StagedRound:
+        staged = DeferredPolicy().stage(group, target, context, offer)
+        state = PolicyState(generation=context.generation, members=group.member_ids)
+        return attrs.evolve(staged, state=state)
+
+
+def test_memory_without_subscriptions_is_no_change_of_them() -> None:
+    claims = [claim("a", {"orders": [0, 1, 2, 3]})]
+    first = decided_by(policy=ForgetfulPolicy(), claims=claims)
+    second = decided_by(policy=ForgetfulPolicy(), claims=claims, state=first.state, generation=2)
+    assert (first.refused, second.refused) == (False, False)
+
+
 def test_leader_writes_its_own_memory_when_the_policy_does_not() -> None:
     by_leader = decided_by(policy=CountingPolicy(own_state=False)).state
     assert by_leader == decided_by(policy=CountingPolicy()).state
