@@ -44,8 +44,8 @@ DEFAULT_KINDS: Final = (
     "kip848",
 )
 # Killed and back after 2 s shows the same as killed and back after 3 s, also for kinds with an
-# identity.
-DEFAULT_SCENARIOS: Final = tuple(name for name in SCENARIOS if name != "kill")
+# identity. Killed for good shows the session time-out of each kind without a supervisor.
+DEFAULT_SCENARIOS: Final = tuple(name for name in SCENARIOS if name not in {"kill", "killed"})
 LEAST_KINDS: Final = (
     "coopgroup-simple",
     "eager",

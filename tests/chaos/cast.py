@@ -21,6 +21,7 @@ from coopgroup.testing.processes import STOP_S, BrokerProcess, Reaper
 from tests.chaos.checkers import Commit, Freeze, HandOut
 from tests.chaos.member import MemberSpec, dump_spec
 from tests.chaos.network import Link, Namespace
+from tests.lab.processes import child_of
 from tests.lab.recording import EventReader
 
 
@@ -56,8 +57,7 @@ class Life:
         """Number of the member's process: the first child of its supervisor, if it has one."""
         own = self.process.pid
         if self._worker is None and self.spec.is_supervised:
-            children = Path(f"/proc/{own}/task/{own}/children")
-            self._worker = next(map(int, children.read_text().split()), None)
+            self._worker = child_of(own)
         return own if self._worker is None else self._worker
 
     @property

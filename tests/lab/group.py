@@ -27,12 +27,13 @@ from tests.lab.processes import (
     wait_for_end,
 )
 from tests.lab.recording import EventReader, RowReader, Rows
-from tests.lab.spec import WorkerSpec
+from tests.lab.spec import WorkerSpec, is_supervised
 from tests.lab.watch import GroupWatch
 
 READY_S_MAX: Final = 30.0
 CLOSE_S_MAX: Final = 15.0
 POLL_S: Final = 0.05
+KILLED_BELOW_SUPERVISOR: Final = 128 + signal.SIGKILL
 FREEZE_S: Final = (1.0, 1.75)
 SETTLE_S_MAX: Final = 30.0
 
@@ -95,8 +96,9 @@ class Group:
                 log_path=str(log_path),
                 **self.settings,
             )
-            process = start_python("tests.lab.worker", spec)
-            incarnation = Incarnation(name, log_path, process)
+            supervised = is_supervised(self.kind)
+            process = start_python("tests.lab.worker", spec, supervised=supervised)
+            incarnation = Incarnation(name, log_path, process, supervised)
             self.incarnations.append(incarnation)
             self._prepared[name] = incarnation
             self.watch.add(incarnation.records_path, incarnation.events_path)
@@ -130,7 +132,7 @@ class Group:
     def _end(self, number: signal.Signals, names: tuple[str, ...]) -> None:
         for name in names:
             self.resume(name)
-            self.member(name).process.send_signal(number)
+            self.member(name).signal(number)
         for name in names:
             self.wait_stopped(name)
 
@@ -154,14 +156,14 @@ class Group:
     def kill(self, *names: str) -> None:
         """Kill members immediately (SIGKILL)."""
         for name in names:
-            process = self.member(name).process
-            process.kill()
-            process.wait()
+            self.member(name).signal(signal.SIGKILL)
+            self.member(name).process.wait()
 
     def kill_all(self) -> None:
         """Kill every process of the group immediately, including prepared processes."""
         for incarnation in self.incarnations:
             if incarnation.is_alive:
+                incarnation.signal(signal.SIGKILL)
                 incarnation.process.kill()
                 incarnation.process.wait()
             end_input(incarnation.process)
@@ -172,7 +174,7 @@ class Group:
         """Freeze members (SIGSTOP); their connections stay open."""
         for name in names:
             incarnation = self.member(name)
-            incarnation.process.send_signal(signal.SIGSTOP)
+            incarnation.signal(signal.SIGSTOP)
             incarnation.is_frozen = True
 
     def resume(self, *names: str) -> None:
@@ -180,7 +182,7 @@ class Group:
         for name in names:
             incarnation = self.member(name)
             if incarnation.is_frozen:
-                incarnation.process.send_signal(signal.SIGCONT)
+                incarnation.signal(signal.SIGCONT)
                 incarnation.is_frozen = False
 
     def desynchronise(self) -> None:
@@ -228,7 +230,8 @@ class Group:
         """
         for name, member in sorted(self._members.items()):
             status = member.process.poll()
-            if status is not None and status > 0:  # a killed process has a negative status
+            # A killed process has a negative status; its supervisor ends with 128 and the signal.
+            if status is not None and status > 0 and status != KILLED_BELOW_SUPERVISOR:
                 raise failure(f"{name} ended with status {status}", member.log_path)
         living = [member for member in self._members.values() if member.is_alive]
         logs = frozenset(member.records_path for member in living)

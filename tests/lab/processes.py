@@ -6,8 +6,10 @@ own session, so that Ctrl-C reaches the controller alone.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +39,22 @@ class Incarnation:
     member: str
     log_path: Path
     process: subprocess.Popen[str]
+    is_supervised: bool = False
     is_frozen: bool = False
+    _worker: int | None = None
+
+    @property
+    def pid(self) -> int:
+        """Number of the worker: the child of its supervisor, if it has one."""
+        if self.is_supervised and self._worker is None:
+            self._worker = child_of(self.process.pid)
+        return self.process.pid if self._worker is None else self._worker
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the worker, if it is alive."""
+        if self.is_alive:
+            with contextlib.suppress(ProcessLookupError):  # only its supervisor is left
+                os.kill(self.pid, number)
 
     @property
     def is_alive(self) -> bool:
@@ -62,16 +79,25 @@ class Incarnation:
         self.process.stdin.flush()
 
 
-def start_python(module: str, spec: WorkerSpec | ProducerSpec) -> subprocess.Popen[str]:
+def child_of(process: int) -> int | None:
+    """Return the first child of a process, such as the worker of a supervisor; only on Linux."""
+    children = Path(f"/proc/{process}/task/{process}/children")
+    return next(map(int, children.read_text().split()), None)
+
+
+def start_python(
+    module: str, spec: WorkerSpec | ProducerSpec, *, supervised: bool = False
+) -> subprocess.Popen[str]:
     """Start a module in a new process and session, and send the specification to it.
 
     Its standard error goes into a file beside its logs. Otherwise the clients' messages about cut
     connections would fill the terminal.
     """
+    supervisor = [sys.executable, "-m", "coopgroup.supervisor"] if supervised else []
     paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     with Path(f"{spec.log_path}.stderr").open("ab") as complaints:
         process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            [*supervisor, sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE if module.endswith("producer") else subprocess.DEVNULL,
             stderr=complaints,

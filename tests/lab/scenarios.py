@@ -168,6 +168,11 @@ def _killed(down_s: float) -> Callable[[Group], Iterator[bool]]:
     return play
 
 
+def _lost(group: Group) -> Iterator[bool]:
+    group.kill("m4")
+    yield _rest(group)
+
+
 def _rolling(group: Group) -> Iterator[bool]:
     for name in MEMBERS:
         group.stop(name)
@@ -193,6 +198,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "return": Scenario(
         title="one is killed and returns (2 s down)", prepared=("m2",), play=_killed(2.0)
     ),
+    "killed": Scenario(title="one is killed for good", prepared=(), play=_lost),
     "rolling": Scenario(title="rolling bounce of all four", prepared=MEMBERS, play=_rolling),
     "scale": Scenario(title="scale 4 to 8 to 4", prepared=JOINERS, play=_scale),
 }

@@ -24,8 +24,9 @@ KINDS: Final = (
     "kip848",
 )
 """Kinds of consumer in a group. A suffix to one of ours says how a process that returns proves its
-identity: `-static` (`group.instance.id`) or `-kept` (`coopgroup.state.dir`). A last suffix `-bell`
-gives the members a bell on the topic `BELL_TOPIC`, which must exist."""
+identity: `-static` (`group.instance.id`) or `-kept` (`coopgroup.state.dir`). With `-supervised` in
+its place, each process has a `coopgroup.supervisor` as its parent. A last suffix `-bell` gives the
+members a bell on the topic `BELL_TOPIC`, which must exist."""
 
 BELL_TOPIC: Final = "trial-bell"
 
@@ -42,8 +43,9 @@ POLICY_ARGUMENTS: Final[Mapping[str, Mapping[str, object]]] = {
 The policies' own defaults are for a deployment, which takes a minute."""
 
 _OURS: Final = "coopgroup-"
-_IDENTITIES: Final = ("-static", "-kept")
 _BELL: Final = "-bell"
+_SUPERVISED: Final = "-supervised"
+_SUFFIXES: Final = ("-static", "-kept", _SUPERVISED)
 
 _SpecT = TypeVar("_SpecT", "WorkerSpec", "ProducerSpec")
 
@@ -121,10 +123,11 @@ def check_kind(kind: str) -> str:
     base = kind
     if kind.startswith(_OURS):
         named = without_bell(kind)
-        ends = (end for end in _IDENTITIES if named.endswith(end))
+        ends = (end for end in _SUFFIXES if named.endswith(end))
         base = named.removesuffix(next(ends, ""))
     if base not in KINDS:
-        expected = f"one of {', '.join(KINDS)}; to ours -static or -kept may be added, then -bell"
+        names = ", ".join(KINDS)
+        expected = f"one of {names}; to ours -static, -kept or -supervised, then -bell"
         raise ConfigurationError("kind", kind, expected)
     return kind
 
@@ -132,6 +135,11 @@ def check_kind(kind: str) -> str:
 def without_bell(kind: str) -> str:
     """Return the kind without its suffix for a bell."""
     return kind.removesuffix(_BELL)
+
+
+def is_supervised(kind: str) -> bool:
+    """Return whether each process of a kind has a supervisor."""
+    return without_bell(kind).endswith(_SUPERVISED)
 
 
 def policy_name(kind: str) -> str:

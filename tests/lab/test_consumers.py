@@ -46,6 +46,7 @@ STICKY = {"partition.assignment.strategy": "cooperative-sticky"}
         ("coopgroup-simple-static", TIMEOUTS | STATIC),
         ("coopgroup-deferred-kept", TIMEOUTS | KEPT),
         ("coopgroup-simple-bell", TIMEOUTS | BELL),
+        ("coopgroup-simple-supervised-bell", TIMEOUTS | BELL),
         ("coopgroup-deferred-kept-bell", TIMEOUTS | KEPT | BELL),
         ("eager", TIMEOUTS | EAGER),
         ("cooperative-sticky", TIMEOUTS | STICKY),
