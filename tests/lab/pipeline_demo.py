@@ -1,16 +1,16 @@
-"""`python -m tests.lab.pipeline_demo`: history on a real broker, and what the pipeline makes of it.
+"""`python -m tests.lab.pipeline_demo`: history of real groups, and what the pipeline makes of it.
 
-Two groups live through the same half minute on a broker of their own: an eager group of
-confluent_kafka, and a deferred group of ours. A member of each is closed and comes back, one is
-killed and comes back, and one is killed permanently: lag piles up until the others have its
-partitions. Then the jobs run as a user would run them, in one session of Spark.
+First comes advice for a group with a past: `tests.lab.rollouts` has kept the history of 20 rollouts
+on a real broker. Then two groups live through the same half minute on a broker of their own: an
+eager group of confluent_kafka, and a deferred group of ours. A member of each is closed and comes
+back, one is killed and comes back, and one is killed permanently: lag piles up until the others
+have its partitions. Then the jobs run as a user would run them. All use one session of Spark.
 """
 
 from __future__ import annotations
 
 import signal
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
@@ -22,8 +22,10 @@ from rich.table import Table
 from coopgroup.cli.app import run
 from coopgroup.errors import CoopgroupError
 from coopgroup.pipeline.spark.session import LIGHT, build_session, connector_jars, require_spark
+from coopgroup.report.wording import seconds
 from coopgroup.testing import KafkaCluster
 from tests.lab.controller import Trial
+from tests.lab.rollouts import CANNED, ENDS, GROUP, MEMBERS, RECORDS, ROLLOUTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +50,7 @@ DRAIN_S_MAX: Final = 15.0
 LAG_EVERY_S: Final = 1
 REPETITIONS: Final = 2
 SHOWN_MAX: Final = 20
+MOVE_MS: Final = 1_500
 
 
 @click.command("demo")
@@ -58,9 +61,9 @@ SHOWN_MAX: Final = 20
     type=click.Path(file_okay=False, path_type=Path),
     help="A new folder for the tables; without it, they are deleted in the end.",
 )
-@click.option("--html", metavar="OUT", help="Write the advice as a page.")
+@click.option("--html", metavar="OUT", help="Keep the page of advice there.")
 def command(*, folder: Path | None, html: str | None) -> int:
-    """Make history on a real broker, look at it, and end with advice."""
+    """Advise on the history of a real group, then make history on a real broker."""
     require_spark()
     if folder is not None:
         if folder.exists() and any(folder.iterdir()):
@@ -73,10 +76,12 @@ def command(*, folder: Path | None, html: str | None) -> int:
 def _play(folder: Path, html: str | None) -> int:
     console = Console(stderr=False)
     jars = connector_jars()
+    build_session(jars=jars, extra=LIGHT)
+    page = html or str(folder / "advice.html")
+    _advise(console, str(folder / CANNED.name), page)
     # SIGTERM ends the demonstration like Ctrl-C, so that no process stays behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with ThreadPoolExecutor(1) as pool, KafkaCluster() as cluster:
-        session = pool.submit(build_session, jars=jars, extra=LIGHT)
+    with KafkaCluster() as cluster:
         cluster.create_topic(TOPIC, PARTITIONS)
         bootstrap = cluster.bootstrap_servers
         telemetry = folder / "telemetry.jsonl"
@@ -87,12 +92,12 @@ def _play(folder: Path, html: str | None) -> int:
             partitions_per_topic=PARTITIONS,
         ) as trial:
             _live(trial, telemetry.resolve(), console)
-        session.result()
         for arguments in jobs(str(folder), bootstrap, str(telemetry)):
             _job(console, arguments)
     _show(console, str(folder))
-    page = [] if html is None else ["--html", html]
-    return _job(console, ["advise", "--group", OURS, "--tables", str(folder), *page])
+    if html is not None:
+        console.print(f"The advice for the group {GROUP} is in {html}.", soft_wrap=True)
+    return 0
 
 
 def jobs(folder: str, bootstrap: str, telemetry: str) -> tuple[list[str], ...]:
@@ -117,6 +122,39 @@ def _job(console: Console, arguments: Sequence[str]) -> int:
     if status:
         raise CoopgroupError(f"coopgroup pipeline {arguments[0]} failed")
     return status
+
+
+# --- a group with a past --------------------------------------------------------------------------
+
+
+def _advise(console: Console, folder: str, page: str) -> None:
+    console.print(
+        f"[bold]A group with a past[/bold]: {len(MEMBERS)} members of confluent_kafka with static "
+        f"ids were restarted in {ROLLOUTS} rollouts (python -m tests.lab.rollouts). Suppose that a "
+        f"partition that moves needs {seconds(MOVE_MS)} to load its state."
+    )
+    read_canned(folder)
+    place = ["--tables", folder]
+    _job(console, ["episodes", *place])
+    cost = ["--move-cost-ms", str(MOVE_MS)]
+    _job(console, ["advise", "--group", GROUP, *place, *cost, "--html", page])
+
+
+def read_canned(folder: str) -> None:
+    """Write the kept history into tables, as the jobs `history` and `lag` do."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - needs the extra
+
+    from coopgroup.pipeline.ends import ENDS_JOB  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.history import write_history  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.lag import write_lag  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.tables import Tables  # noqa: PLC0415 - likewise
+
+    tables = Tables(spark=build_session(), folder=folder)
+    raw, ends = (tables.spark.read.parquet((CANNED / one).as_uri()) for one in (RECORDS, ENDS))
+    write_history(raw, tables, 0)
+    tables.read_until(raw.agg(sql.max("written_ms")).collect()[0][0])
+    tables.append(ENDS_JOB, 0, {"ends": ends})
+    write_lag(tables, "earliest")
 
 
 # --- history --------------------------------------------------------------------------------------

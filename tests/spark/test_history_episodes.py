@@ -420,6 +420,21 @@ claim(
     (41, "emptied", 1, 0, 0, 0.0),
 )
 
+STORIES["changed at once"] = Story(
+    states=(
+        State(at_ms=10_000, generation=40, held={"a": [0]}, protocol=BROKER),
+        State(at_ms=60_000, generation=41, protocol=BROKER),
+        State(at_ms=64_000, held=REMOVED),
+        State(at_ms=64_000, generation=0),
+        State(at_ms=64_000, generation=1, held={"k": [0]}, protocol="range"),
+    ),
+)
+claim(
+    "generations that begin again within a rebalance are rounds",
+    *("changed at once", "rebalances", "first_generation last_generation trigger rounds missing"),
+    *((40, 40, "created", 1, 39), (41, 1, "emptied", 2, 0)),
+)
+
 STORIES["made again"] = Story(
     states=(
         State(at_ms=10_000, generation=1, held={"a": [0]}),

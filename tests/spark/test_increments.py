@@ -247,9 +247,9 @@ def test_episodes_of_groups_with_new_input_are_as_if_all_were_computed(
     compute = job._frames  # noqa: SLF001 - the first run only writes marks
 
     def marks_first(*args: Any, **named: Any) -> dict[str, DataFrame]:  # noqa: ANN401
-        return compute(*args, **named) if len(computed) > 1 else marks
+        return compute(*args, **named) if len(runs) > 1 else marks
 
-    computed = watched(monkeypatch, marks_first)
+    runs = watched(monkeypatch, marks_first)
 
     def found() -> dict[str, list[tuple[Any, ...]]]:
         return {name: rows(tables.read(name)) for name in EPISODES}
@@ -260,14 +260,14 @@ def test_episodes_of_groups_with_new_input_are_as_if_all_were_computed(
     write_episodes(tables)
     late = found()
     write_episodes(tables)
-    assert computed == [(), LATE]
+    assert runs == [(), LATE]
     for some in late.values():
         assert [row[0] for row in some if row[0] not in LATE] == [*OTHERS]
         assert {row[0] for row in some} >= {"g"}
     # A run with another scope computes all rows of its groups.
     write_episodes(tables, scope=Scope(groups=LATE))
     assert found() == late
-    assert computed == [(), LATE, LATE]
+    assert runs == [(), LATE, LATE]
 
 
 def add(tables: Tables, frames: dict[str, DataFrame]) -> None:

@@ -21,6 +21,7 @@ from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.tables import Tables
 from tests.lab import pipeline_demo
 from tests.lab.pipeline_demo import EAGER, OURS, PARTITIONS, TOPIC
+from tests.lab.rollouts import GROUP
 from tests.spark.frames import rows
 
 if TYPE_CHECKING:
@@ -138,14 +139,15 @@ def test_episodes_tell_the_story(group: str, tables: Tables) -> None:
 
 
 @pytest.mark.verify
-def test_demonstration_ends_with_advice(folder: Path, tables: Tables) -> None:
-    """Our members' telemetry is known; our group's past is short; its replays broke no rule."""
+def test_demonstration_advises_on_a_group_with_a_past(folder: Path, tables: Tables) -> None:
+    """All its returns are proven; the replays cost what it shows, and broke no rule."""
     ours = tables.read("rebalances").where("source = 'telemetry'")
     assert {row[0] for row in rows(ours, "group")} == {OURS}
     assert sum(row[0] for row in rows(ours, "moved")) >= 2
     page = (folder / "advice.html").read_text()
-    assert f"Advice for group {OURS}" in page
-    assert "Not enough history (" in page
+    assert f"Advice for group {GROUP}" in page
+    assert "60 of 60 absences (100%) ended with a proven return" in page
+    assert "Not enough history (" not in page
     assert "invariant" not in page
 
 

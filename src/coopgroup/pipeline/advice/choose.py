@@ -467,9 +467,9 @@ def _judged(history: GroupHistory, cost: MoveCost, replays: _Replays) -> Advice:
         violations=int(np.nansum(violations)),
     )
     # A ration is not advised for its saving.
-    is_calmer = policies[cheapest].name == "incremental" and waits_ms(
-        policies[cheapest]
-    ) == waits_ms(history.today)
+    peaks = [options[place].unavailable_peak for place in (cheapest, today)]
+    is_calmer = policies[cheapest].name == "incremental" and peaks[0] <= _CALMER * peaks[1]
+    is_calmer &= waits_ms(policies[cheapest]) == waits_ms(history.today)
     error_s = made.model_error_s
     if error_s is None or is_calmer:
         return made

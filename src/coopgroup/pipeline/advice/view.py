@@ -577,7 +577,7 @@ def _choice_words(advice: Advice) -> str:
     if not advice.cost.move_ms:
         return "So waiting for a lost member only makes an outage longer."
     return (
-        "Too few are known to return soon enough: waiting would cost more than moving, "
+        "As far as known, too few return soon enough: waiting would cost more than moving, "
         "whatever the time-out."
     )
 

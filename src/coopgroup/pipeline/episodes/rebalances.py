@@ -161,10 +161,19 @@ def rebalances_of(
 
 
 def _spans(numbered: DataFrame) -> DataFrame:
-    """Return the first and last step of each rebalance, and the step before it."""
+    """Return the first and last step of each rebalance, the step before it, and its rounds."""
+    number, before = sql.col("generation"), sql.col("previous_generation")
+    # A group that leaves KIP-848 begins with the generation of its last epoch. One that does so
+    # without members begins with 1.
+    is_again = sql.col("bound_generation").eqNullSafe(number)
+    is_first = sql.col("state") == sql.col("first_state")
+    rounds = sql.when(is_first, (~is_again).cast("int")).otherwise(
+        sql.when(number >= before, number - before).otherwise(number)
+    )
     return numbered.groupBy(*_REBALANCE, "first_generation").agg(
+        sql.sum(rounds).cast("int").alias("rounds"),
         sql.max("state").alias("last_state"),
-        sql.max("generation").alias("last_generation"),
+        sql.max_by("generation", "state").alias("last_generation"),
         sql.min("at_ms").alias("begin_ms"),
         sql.max("at_ms").alias("end_ms"),
         *(
@@ -223,17 +232,11 @@ def _described(rows: DataFrame) -> DataFrame:
     # The first generation of a life is 1.
     known = sql.coalesce("bound_generation", sql.lit(0))
     missing = sql.col("first_generation") - known - 1
-    # A group that leaves KIP-848 begins with the generation of its last epoch.
-    is_again = sql.col("bound_generation").eqNullSafe(sql.col("first_generation"))
     return rows.select(
         *("group", "first_generation", "last_generation", "begin_ms", "end_ms"),
         sql.lit(HISTORY).alias("source"),
         _trigger(before, first).alias("trigger"),
-        sql.when(sql.col("is_restart"), sql.lit(0))
-        .otherwise(
-            sql.col("last_generation") - sql.col("first_generation") + (~is_again).cast("int")
-        )
-        .alias("rounds"),
+        sql.when(sql.col("is_restart"), sql.lit(0)).otherwise(sql.col("rounds")).alias("rounds"),
         sql.greatest(missing, sql.lit(0)).alias("missing"),
         earliest.alias("begin_earliest_ms"),
         (sql.col("end_ms") - sql.col("begin_ms")).alias("duration_ms"),

@@ -168,6 +168,15 @@ def test_saving_below_the_error_of_the_replay_is_not_advised() -> None:
     assert more.best == more.today  # the replays save 80, and are wrong by 100
 
 
+def test_ration_that_is_cheaper_and_not_calmer_needs_a_saving_above_the_error() -> None:
+    ration = "incremental:max_moves_per_round=1,move_interval_ms=1000"
+    play = MadeUp({f"{ration},scheduled_rebalance_timeout_ms=0": 90.0}, peak=1.0)
+    given = advised_by(history([1_000] * 40, observed=Observed(unavailable_s=300.0)), COST, play)
+    assert given.options[given.cheapest].policy.name == "incremental"
+    assert given.model_error_s == pytest.approx(100.0)  # the replays save 40
+    assert given.best == given.today
+
+
 def test_no_saving_exceeds_what_the_history_shows() -> None:
     """Nearly all of 400 a day would be saved in the replays."""
     play = MadeUp({str(TODAY): 100.0, "simple": 1.0})

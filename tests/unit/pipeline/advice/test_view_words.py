@@ -49,7 +49,7 @@ def test_reason_not_to_wait_is_that_moves_are_free_or_nobody_returns() -> None:
     assert "So waiting for a lost member only makes an outage longer." in free
     gone = view_of(made_advice(best=0, today=2, history=history([None] * 30))).reasons
     assert gone[0] == "In 10.0 days 30 absences began, without a known return."
-    assert any(one.startswith("Too few are known to return soon enough") for one in gone)
+    assert any(one.startswith("As far as known, too few return soon enough") for one in gone)
 
 
 def test_difference_that_may_be_chance_is_called_that() -> None:
