@@ -184,6 +184,8 @@ class _Search:
         waiting.sort(key=lambda one: (len(self.fitting[one]), -self.resources[one].weight, one))
         full: set[int] = set()  # members that no exchange of free resources gives room
         for number in waiting:
+            if not any(map(self._has_room, range(len(self.limits)))):
+                return
             if not full.issuperset(self.fitting[number]):
                 self._place(number, full)
 
