@@ -90,8 +90,7 @@ class Present:
     _lost: frozenset[_Key] = field(default=frozenset(), init=False)
     _waiting: frozenset[_Key] = field(default=frozenset(), init=False)
     # Partitions for which no member has room, and why.
-    _no_room: frozenset[_Key] = field(default=frozenset(), init=False)
-    _reasons: str = field(default="", init=False)
+    _no_room: dict[_Key, str] = field(factory=dict, init=False)
     # When the wait for lost owners ends, in ms since 1970 on the clock of the leader.
     _until_ms: int | None = field(default=None, init=False)
 
@@ -104,10 +103,9 @@ class Present:
             rejoin_in_ms = record.rejoin_in_ms
             self._lost, self._waiting = frozenset(record.lost), frozenset(record.waiting)
             self._until_ms = None if rejoin_in_ms is None else envelope.at_ms + rejoin_in_ms
-            self._no_room, self._reasons = frozenset(), ""
-        elif isinstance(record, WithoutRoom):  # follows the decision
-            self._no_room = frozenset(record.resources)
-            self._reasons = "; ".join(record.reasons)
+            self._no_room = {}
+        elif isinstance(record, WithoutRoom):  # follows the decision, once for each reason
+            self._no_room |= dict.fromkeys(record.resources, "; ".join(record.reasons))
 
     def added_to(self, view: GroupView) -> GroupView:
         """Return a snapshot with what its members told."""
@@ -156,7 +154,7 @@ class Present:
         if key in self._lost:
             return {"state": "waiting", "until_ms": self._until_ms}
         if key in self._no_room:
-            return {"state": "no room", "why": self._reasons}
+            return {"state": "no room", "why": self._no_room[key]}
         return {"state": "waiting"} if key in self._waiting else {}
 
 

@@ -107,11 +107,15 @@ def test_lost_partition_waits_until_the_delay_ends() -> None:
 def test_partition_without_room_says_why_until_the_next_round() -> None:
     group = view(owners=("m-a", "", ""))
     reasons = ("all 2 that fit are full", "it fits no member")
-    found = present(round_(), ("m-a", WithoutRoom(resources=some(0, 2), reasons=reasons)))
+    found = present(
+        round_(),
+        WithoutRoom(resources=some(0, 1), reasons=("it fits no member",)),
+        WithoutRoom(resources=some(2), reasons=reasons),
+    )
     shown = found.added_to(group)
     assert [(one.state, one.why) for one in shown.partitions] == [
         ("owned", ""),
-        ("unowned", ""),
+        ("no room", "it fits no member"),
         ("no room", "; ".join(reasons)),
     ]
     assert partition_rows(shown)[2][1] == f"no room: {'; '.join(reasons)}"
