@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         CooperativeGroup,
         GroupResource,
         Leadership,
+        Peer,
         WorkFailure,
     )
     from coopgroup.kafka.consumer import (
@@ -89,6 +90,7 @@ __all__ = [
     "Leadership",
     "LocalProtocolError",
     "MissingExtraError",
+    "Peer",
     "Policy",
     "ProcessingError",
     "ProtocolError",
@@ -151,6 +153,7 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
                 "CooperativeGroup",
                 "GroupResource",
                 "Leadership",
+                "Peer",
                 "WorkFailure",
             ),
             "coopgroup.kafka.consumer": ("CooperativeConsumer",),

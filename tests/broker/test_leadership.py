@@ -2,6 +2,7 @@
 
 from coopgroup import Leadership
 from coopgroup.testing import KafkaCluster
+from tests.support.inner import inner
 from tests.support.live_group import unique
 from tests.support.waiting import wait_for
 
@@ -24,6 +25,9 @@ def test_leader_that_resigns_hands_over_at_once(kafka_cluster: KafkaCluster) -> 
         assert (first.leads, first.token) == (True, token)
         with second:
             assert second.wait(1.0) is None
+            leader = second.leader
+            assert leader is not None
+            assert leader.member_id == inner(first, "_group").member_id
             first.close()
             assert ("first lost", None) in heard
             assert first.wait_lost(0)

@@ -14,7 +14,8 @@ from urllib.request import urlopen
 import pytest
 from confluent_kafka import Consumer
 
-from coopgroup import CooperativeConsumer
+from coopgroup import CooperativeConsumer, CooperativeGroup
+from coopgroup.assignors import GroupMember, PlacementAssignor, ResourceToPlace
 from coopgroup.cli import app
 from coopgroup.testing import KafkaCluster
 from tests.broker.test_transport import Member
@@ -75,6 +76,68 @@ def test_group_of_ours_is_shown_with_owners_lags_and_generation(
     assert owners == {one["member_id"] for one in members.values()}
     assert f"{group}: stable, coopgroup, 2 members, 2 partitions, lag 0" in text
     assert "pod-a (static)" in text
+
+
+class Places(PlacementAssignor):
+    """Members have places; the resource `odd` fits no member."""
+
+    name = "places"
+
+    def fits(self, member: GroupMember, resource: ResourceToPlace) -> bool:
+        return resource.name != "odd"
+
+    def places(self, member: GroupMember) -> int:
+        return int(member.traits["places"])
+
+
+def test_group_of_named_resources_shows_who_runs_what_and_what_has_no_room(
+    kafka_cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, group = unique("telemetry"), unique("group")
+    kafka_cluster.create_topic(topic, 1)
+    settings: dict[str, Any] = {**kafka_cluster.client_config(), "group.id": group}
+    settings |= {"coopgroup.telemetry.topic": topic, "coopgroup.telemetry.report.interval.ms": 1000}
+
+    def member(name: str, places: int) -> CooperativeGroup:
+        return CooperativeGroup(
+            settings | {"client.id": name},
+            catalogue=[("even", 0), ("even", 1), ("even", 2), ("odd", 0)],
+            start=lambda _: None,
+            stop=lambda _: None,
+            assignor=Places(),
+            member={"places": places},
+        )
+
+    with member("w1", 1) as first, member("w2", 1) as second:
+        wait_for(lambda: len(first.held()) == len(second.held()) == 1, "each has one", WAIT_S)
+        told = {one.client_id: one for one in first.members()}
+        assert [told[name].traits for name in ("w1", "w2")] == [{"places": 1}] * 2
+        assert told["w1"].resources == first.held()
+
+        def shown() -> dict[str, Any]:
+            words = ("group", "describe", "--telemetry-topic", topic)
+            return _snapshot(kafka_cluster, group, capsys, *words)
+
+        def is_complete() -> bool:
+            found = shown()
+            owned = [one for one in found["resources"] if one["owner"] and one["since_ms"]]
+            return len(found["resources"]) == 4 and len(owned) == 2
+
+        wait_for(is_complete, "telemetry", WAIT_S)
+        found = shown()
+        server = kafka_cluster.client_config()["bootstrap.servers"]
+        told_topic = ("--telemetry-topic", topic, "--bootstrap-server", server)
+        assert app.run(["group", "describe", group, *told_topic]) == 0
+        text = capsys.readouterr().out
+        leads = {"w1": first.leads, "w2": second.leads}
+    rows = {f"{one['name']}-{one['index']}": one for one in found["resources"]}
+    assert rows["odd-0"]["state"] == "no room"
+    assert "it fits no member" in rows["odd-0"]["why"]
+    assert {one["client_id"]: one["leads"] for one in found["members"]} == leads
+    assert [one["resources"] for one in found["members"]] == [1, 1]
+    assert "4 resources (2 without owner), leader w" in text
+    assert '{"places":1}' in text
+    assert not [word for word in ("partition", "topic", "lag") if word in text.lower()]
 
 
 def _event(events: IO[bytes], is_wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

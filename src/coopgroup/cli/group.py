@@ -79,7 +79,7 @@ def describe(
     topic: str | None,
     brokers: Brokers,
 ) -> None:
-    """Print members, partitions, owners and lags of GROUP, of any client."""
+    """Print members, owners and lags of GROUP, of any client; or who runs which resource."""
     with opened_reader(group, brokers, topic) as reader:
         view = GroupTracker().note(reader.read())
     if as_json:

@@ -22,9 +22,11 @@ import click
 from coopgroup.cli.choices import parse_choice, row_of
 from coopgroup.cli.plan_input import Defaults, PlanLine, parse_line, read_line
 from coopgroup.core.leader import RoundDecision, decide_round, member_assignments
+from coopgroup.core.policies.base import Policy
 from coopgroup.core.policies.state import state_to_json
 from coopgroup.errors import ConfigurationError, InvariantViolationError
 from coopgroup.protocol import Assignment
+from coopgroup.reading import wrong
 from coopgroup.simulator.scenario.checks import check_choice
 from coopgroup.telemetry import Envelope, Record, to_json
 
@@ -120,7 +122,11 @@ def _answer(line: bytes, defaults: Defaults) -> tuple[bytes, bool, bool]:
         policy=request.policy,
         context=request.context,
     )
-    return _line_bytes(echo | _round_row(decided, request.context.now_ms)), False, decided.refused
+    try:
+        row = _round_row(decided, request.context.now_ms) | _memory_row(decided, request.policy)
+    except ConfigurationError as error:
+        return _line_bytes(echo | _refused_row(error)), True, decided.refused
+    return _line_bytes(echo | row), False, decided.refused
 
 
 def _read(line: bytes, defaults: Defaults, echo: dict[str, Any]) -> PlanLine:
@@ -153,6 +159,21 @@ def _round_row(decided: RoundDecision, now_ms: int) -> dict[str, Any]:
     ):  # only possible while a group forms
         row["held"] = take(plan.waiting_for_members).to_dict()
     return row
+
+
+def _memory_row(decided: RoundDecision, policy: Policy) -> dict[str, Any]:
+    """Return the policy's own memory, as `_with_memory` of the input reads it; {} for none."""
+    memory = decided.state.memory
+    if memory is None:
+        return {}
+    try:
+        value = getattr(policy, "memory_to_json", lambda value: value)(memory)
+        if json.loads(json.dumps(value, allow_nan=False)) == value:
+            return {"memory": value}
+    except Exception:  # noqa: BLE001, S110 - of a user's policy
+        pass
+    expected = "a JSON value, or methods memory_to_json and memory_from_json of the policy"
+    raise wrong("memory", memory, expected)
 
 
 def _refused_row(error: Exception) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
-from attrs import Attribute, Factory, field, frozen
+from attrs import Attribute, Factory, evolve, field, frozen
 
 from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.assignors.registry import choose_assignor
@@ -150,6 +150,7 @@ class _Line:
     leader: str | None = None
     now_ms: int = field(default=0, validator=between(*_INT64))
     state: PolicyState | None = None
+    memory: object = None
 
 
 def _converter() -> StrictConverter:
@@ -184,6 +185,7 @@ def read_line(row: Mapping[str, Any], defaults: Defaults) -> PlanLine:
         raise ConfigurationError(
             "topics", f"{total} partitions", f"at most {RESOURCES_MAX} in one line"
         )
+    policy = _created(choose_policy, line.policy)
     # A leader that has its last answer's state has completed that round.
     completed = 0 if line.state is None else line.state.generation + 1
     return PlanLine(
@@ -191,14 +193,29 @@ def read_line(row: Mapping[str, Any], defaults: Defaults) -> PlanLine:
         metadata=TopicMetadata(resources=ResourceSet(line.topics), racks=_racks(line)),
         lags=_lags(line),
         assignor=_created(choose_assignor, line.assignor),
-        policy=_created(choose_policy, line.policy),
+        policy=policy,
         context=RoundContext(
             leader_id=_leader(line),
             generation=completed if line.generation is None else line.generation,
             now_ms=line.now_ms,
-            state=line.state,
+            state=_with_memory(line, policy),
         ),
     )
+
+
+def _with_memory(line: _Line, policy: Policy) -> PolicyState | None:
+    """Return the leader's memory with that of the policy."""
+    if line.memory is None:
+        return line.state
+    if line.state is None:
+        raise wrong("memory", line.memory, "a state beside it")
+    read = getattr(policy, "memory_from_json", lambda value: value)
+    try:
+        return evolve(line.state, memory=read(line.memory))
+    except Exception as error:  # noqa: BLE001 - of a user's policy
+        said = " ".join(str(error).split())
+        expected = f"the memory of an earlier output line ({type(error).__name__}: {said})"
+        raise wrong("memory", line.memory, expected) from None
 
 
 # --- one item per partition ---------------------------------------------------------------------

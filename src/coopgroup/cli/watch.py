@@ -25,11 +25,11 @@ from coopgroup.extras import install_command
 from coopgroup.watch.polling import Reader
 from coopgroup.watch.reading import GroupReader
 from coopgroup.watch.tables import (
-    MEMBER_COLUMNS,
     NUMBER_COLUMNS,
-    PARTITION_COLUMNS,
     headline,
+    member_columns,
     member_rows,
+    partition_columns,
     partition_rows,
     trouble,
 )
@@ -172,8 +172,8 @@ def print_view(view: GroupView) -> None:
     if view.telemetry_error:
         click.echo(trouble(view))
     for columns, rows in (
-        (MEMBER_COLUMNS, member_rows(view)),
-        (PARTITION_COLUMNS, partition_rows(view)),
+        (member_columns(view), member_rows(view)),
+        (partition_columns(view), partition_rows(view)),
     ):
         console.print(_table(columns, rows, is_narrow=is_narrow))
 

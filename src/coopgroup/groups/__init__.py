@@ -3,6 +3,7 @@
 from coopgroup.groups.catalogue import Catalogue, GroupResource
 from coopgroup.groups.group import CooperativeGroup
 from coopgroup.groups.leadership import Leadership
+from coopgroup.groups.peers import Peer
 from coopgroup.groups.topic import CatalogueTopic
 from coopgroup.groups.work import WorkFailure
 
@@ -12,5 +13,6 @@ __all__ = [
     "CooperativeGroup",
     "GroupResource",
     "Leadership",
+    "Peer",
     "WorkFailure",
 ]

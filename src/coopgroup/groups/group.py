@@ -28,6 +28,7 @@ from coopgroup.core.policies.simple import SimplePolicy
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.lookup import CatalogueLookup, CatalogueWatcher
+from coopgroup.groups.peers import Peer, peer_of
 from coopgroup.groups.settings import GroupSettings
 from coopgroup.groups.topic import CatalogueTopic
 from coopgroup.groups.work import Callbacks, GroupWork, ResourceCallback, ResourceWork, WorkFailure
@@ -44,6 +45,7 @@ from coopgroup.kafka.plugins import (
     chosen_assignor,
     chosen_policy,
 )
+from coopgroup.kafka.rpc.describing import describe_group
 from coopgroup.telemetry import Record
 from coopgroup.worker import Worker
 
@@ -386,6 +388,22 @@ class CooperativeGroup:
         """
         warmups = self._driver.member.next_join.warmups
         return () if warmups is None else tuple(warmups.wanted - warmups.failed)
+
+    def members(self, timeout_s: float = 10.0) -> tuple[Peer, ...]:
+        """Ask the group coordinator for the members of this group, ascending by member id.
+
+        Any thread may ask, also before `join` and after `close`.
+
+        Args:
+            timeout_s: how long to wait for the answer, in seconds.
+
+        Raises:
+            ConfigurationError: no broker answers in time, or the brokers refuse the question.
+        """
+        shared = self._settings.shared
+        timeout_ms = round(1000 * timeout_s)
+        found = describe_group(shared.connection, shared.member.group_id, timeout_ms)
+        return tuple(sorted(map(peer_of, found.members), key=lambda one: one.member_id))
 
     def refresh(self) -> None:
         """Read the catalogue now; call this when the application knows of a change."""

@@ -17,6 +17,7 @@ from coopgroup.core.model import Resource
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.group import CooperativeGroup
+from coopgroup.groups.peers import Peer
 from coopgroup.groups.work import WorkFailure
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.settings import merge_configuration
@@ -146,6 +147,19 @@ class Leadership:
         """
         token = self._group.token(self._resource)
         return token if self.leads else None
+
+    @property
+    def leader(self) -> Peer | None:
+        """Ask the group coordinator which process leads; None if no process leads at this moment.
+
+        Other processes than the leader learn its `client_id` and `host` here. The answer can be
+        out of date when it arrives: check `leads` before an action.
+
+        Raises:
+            ConfigurationError: no broker answers in time, or the brokers refuse the question.
+        """
+        found = (one for one in self._group.members() if self._resource in (one.resources or ()))
+        return next(found, None)
 
     @property
     def failure(self) -> str | None:

@@ -91,8 +91,8 @@ class MemberEvents:
                 yield from self._completed(envelope.at_ms)
             case RoundDecided():
                 yield from self._decided(record)
-            case WithoutRoom():  # follows the decision
-                self.without_room = len(record.resources)
+            case WithoutRoom():  # follows the decision, once for each reason
+                self.without_room += len(record.resources)
             case RoundRefused():
                 yield Value("coopgroup_failed_rebalances_total", 1, ("unsafe_round",))
             case RequestRefused() if record.request in _OF_ROUNDS and record.error not in _NORMAL:

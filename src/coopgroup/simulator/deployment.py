@@ -6,7 +6,7 @@ happens. A name without a living process (an ended process, a missing leader) is
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from attrs import define, field
 
@@ -28,6 +28,7 @@ from coopgroup.simulator.scenario import (
     DeleteTopic,
     Event,
     Flap,
+    HandOver,
     How,
     MemberSet,
     Pause,
@@ -40,6 +41,8 @@ from coopgroup.simulator.scenario import (
 )
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.world.brokers import NODES
+
+_ENDS: Final = {Crash: How.CRASH, Close: How.CLOSE, HandOver: How.HAND_OVER}
 
 
 @define
@@ -140,6 +143,8 @@ class Deployment:
             self._places[process.name].wanted = False
         if how is How.CRASH:
             process.crash()
+        elif how is How.HAND_OVER and isinstance(process, Process):  # `checks` refuses others
+            process.hand_over()
         else:
             process.close()
 
@@ -147,12 +152,9 @@ class Deployment:
 
     def _play(self, event: Event) -> None:
         match event:
-            case Crash():
+            case Crash() | Close() | HandOver():
                 for process in self._named(event.member):
-                    self._end(process, How.CRASH, event.back_after_ms)
-            case Close():
-                for process in self._named(event.member):
-                    self._end(process, How.CLOSE, event.back_after_ms)
+                    self._end(process, _ENDS[type(event)], event.back_after_ms)
             case Pause():
                 self._pause(event)
             case RollingRestart():

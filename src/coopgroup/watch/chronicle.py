@@ -162,7 +162,7 @@ class Chronicle:
             ),
             settled_ms=self._begin_ms,
             envelopes=tuple(records),
-            lag=self._samples(),
+            lag=self._samples() if self._view is None or not self._view.shares_resources else None,
         )
         return Chapter(history=history, paint=tuple(made[number] for number in colours))
 

@@ -20,6 +20,7 @@ from coopgroup.watch.tables import (
     member_rows,
     move_rows,
     partition_rows,
+    shared,
     time_of_day,
 )
 from coopgroup.watch.values import GroupView
@@ -96,6 +97,7 @@ class Feed:
     def _of_group(self, view: GroupView, drawing: int) -> dict[str, Any]:
         self._drawing = drawing
         return {
+            "shared": shared(view),
             "at_ms": view.at_ms,
             "at": time_of_day(view.at_ms),
             "cards": cards(view),

@@ -20,6 +20,7 @@ from coopgroup.telemetry import (
     Envelope,
     MemberReported,
     MembershipLost,
+    ResourcesStarted,
     ResourcesStopped,
     RoundDecided,
     WarmNow,
@@ -43,6 +44,7 @@ class _Told:
         reported_ms: arrival of its last report.
         stopping: partitions that it still stops.
         warm: its warm-ups and standbys.
+        since_ms: when it began to work on each partition, on its clock, in ms since 1970.
     """
 
     heard_ms: int = 0
@@ -50,10 +52,13 @@ class _Told:
     reported_ms: int = 0
     stopping: set[_Key] = field(factory=set)
     warm: WarmNow = field(factory=WarmNow)
+    since_ms: dict[_Key, int] = field(factory=dict)
 
-    def note(self, record: object, at_ms: int) -> None:
+    def note(self, record: object, at_ms: int, written_ms: int) -> None:
         self.heard_ms = at_ms
         match record:
+            case ResourcesStarted():
+                self.since_ms |= dict.fromkeys(record.resources, written_ms)
             case MemberReported():
                 self.report, self.reported_ms = record, at_ms
                 self.stopping = set(record.revoking)
@@ -63,8 +68,11 @@ class _Told:
                 self.stopping.update(record.revoked)
             case ResourcesStopped():
                 self.stopping.difference_update(record.resources)
+                for key in record.resources:
+                    self.since_ms.pop(key, None)
             case MembershipLost():
                 self.stopping.clear()
+                self.since_ms.clear()
             case WarmupsChanged():
                 self.warm.take(at_ms, record)
             case _:
@@ -76,27 +84,28 @@ class Present:
     """Collects the telemetry of one group."""
 
     _told: dict[str, _Told] = field(factory=lambda: defaultdict(_Told), init=False)
+    # Member id of the leader of the last round.
+    _leader: str = field(default="", init=False)
     # Of the last round: partitions that wait for a lost owner, and for their release.
     _lost: frozenset[_Key] = field(default=frozenset(), init=False)
     _waiting: frozenset[_Key] = field(default=frozenset(), init=False)
     # Partitions for which no member has room, and why.
-    _no_room: frozenset[_Key] = field(default=frozenset(), init=False)
-    _reasons: str = field(default="", init=False)
+    _no_room: dict[_Key, str] = field(factory=dict, init=False)
     # When the wait for lost owners ends, in ms since 1970 on the clock of the leader.
     _until_ms: int | None = field(default=None, init=False)
 
     def note(self, envelope: Envelope, arrived_ms: int) -> None:
         """Take the next record; `arrived_ms` is a time of this machine, in ms since 1970."""
         record = envelope.record
-        self._told[envelope.member].note(record, arrived_ms)
+        self._told[envelope.member].note(record, arrived_ms, envelope.at_ms)
         if isinstance(record, RoundDecided):
+            self._leader = envelope.member
             rejoin_in_ms = record.rejoin_in_ms
             self._lost, self._waiting = frozenset(record.lost), frozenset(record.waiting)
             self._until_ms = None if rejoin_in_ms is None else envelope.at_ms + rejoin_in_ms
-            self._no_room, self._reasons = frozenset(), ""
-        elif isinstance(record, WithoutRoom):  # follows the decision
-            self._no_room = frozenset(record.resources)
-            self._reasons = "; ".join(record.reasons)
+            self._no_room = {}
+        elif isinstance(record, WithoutRoom):  # follows the decision, once for each reason
+            self._no_room |= dict.fromkeys(record.resources, "; ".join(record.reasons))
 
     def added_to(self, view: GroupView) -> GroupView:
         """Return a snapshot with what its members told."""
@@ -110,10 +119,16 @@ class Present:
         for member in sorted(told):
             for key, span in told[member].warm.open.items():
                 warmups[key].append(WarmupView(member=member, is_warm=span.warm_ms is not None))
+        partitions = view.partitions
+        if view.shares_resources:
+            partitions = _with(partitions, {*self._lost, *self._waiting, *self._no_room, *stopping})
         return attrs.evolve(
             view,
-            members=tuple(_reported(one, told, view.at_ms) for one in view.members),
-            partitions=tuple(self._partitions(view.partitions, stopping, warmups)),
+            members=tuple(
+                attrs.evolve(_reported(one, told, view.at_ms), leads=one.member_id == self._leader)
+                for one in view.members
+            ),
+            partitions=tuple(self._partitions(partitions, stopping, warmups)),
         )
 
     def _partitions(
@@ -129,6 +144,8 @@ class Present:
                 changes["warmups"] = tuple(warmups[key])
             if not one.owner:
                 changes |= self._why_unowned(key, stopping)
+            elif one.owner in self._told and key in self._told[one.owner].since_ms:
+                changes["since_ms"] = self._told[one.owner].since_ms[key]
             yield attrs.evolve(one, **changes) if changes else one
 
     def _why_unowned(self, key: _Key, stopping: Mapping[_Key, str]) -> dict[str, Any]:
@@ -137,8 +154,16 @@ class Present:
         if key in self._lost:
             return {"state": "waiting", "until_ms": self._until_ms}
         if key in self._no_room:
-            return {"state": "no room", "why": self._reasons}
+            return {"state": "no room", "why": self._no_room[key]}
         return {"state": "waiting"} if key in self._waiting else {}
+
+
+def _with(partitions: Iterable[PartitionView], known: set[_Key]) -> tuple[PartitionView, ...]:
+    """Add the resources that only telemetry knows, because no member owns them."""
+    found = {(one.topic, one.partition): one for one in partitions}
+    for name, index in known - found.keys():
+        found[name, index] = PartitionView(topic=name, partition=index)
+    return tuple(found[key] for key in sorted(found))
 
 
 def _reported(one: MemberView, told: Mapping[str, _Told], at_ms: int) -> MemberView:

@@ -1,6 +1,7 @@
 """Read a group from the brokers.
 
-Our own request describes a classic group: subscriptions of our members tell their generation and
+Groups of named resources are described by our own request alone, because they have no topics. Our
+own request describes a classic group: subscriptions of our members tell their generation and
 rate, and librdkafka's admin client ends the process at an assignment that it cannot read. Groups
 of KIP-848 are described by that client.
 """
@@ -30,13 +31,17 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group_api import Coordinator
 from coopgroup.errors import ConfigurationError, CoopgroupError
+from coopgroup.groups.peers import peer_of
+from coopgroup.groups.settings import PROTOCOL_TYPE
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.config.settings import OWN_PROTOCOL
 from coopgroup.kafka.config.shown_values import shown_configuration
 from coopgroup.kafka.records.partitions import first_offset, is_topic_name
 from coopgroup.kafka.rpc.describing import GroupDescriber
+from coopgroup.kafka.rpc.questions import DescribedGroup
 from coopgroup.protocol import (
     decode_kafka_assignment,
     decode_subscription,
@@ -51,9 +56,10 @@ _CONSUMER: Final = "consumer"
 # How often the partitions of topics are looked up.
 _TOPICS_S: Final = 5.0
 _NO_GROUP: Final = "GROUP_ID_NOT_FOUND"
+_STABLE: Final = "Stable"
 _DEAD: Final = "Dead"  # no group, or none that is classic
 _EXISTS: Final = "a group that exists"
-_OF_CONSUMERS: Final = "a group of consumers; this is one of named resources, or of another kind"
+_OF_OURS: Final = "a group of consumers, or of coopgroup's named resources"
 _NO_CONSUMERS: Final = "is not a consumer group"
 # Before Kafka 4, coordinators name no assignments while members of a classic group join or sync.
 _WITHOUT_ASSIGNMENTS: Final = {
@@ -69,6 +75,7 @@ class _Described:
     Attributes:
         targets: the owners that the group wants.
         is_hidden: whether the coordinator does not tell the owners at present.
+        shares_resources: whether the group shares named resources.
     """
 
     state: str
@@ -79,6 +86,7 @@ class _Described:
     owners: Mapping[_Key, str]
     targets: Mapping[_Key, str]
     is_hidden: bool = False
+    shares_resources: bool = False
 
 
 @define(eq=False)
@@ -135,7 +143,7 @@ class GroupReader:
             if cause.name() == _NO_GROUP:
                 raise ConfigurationError("GROUP", self.group, _EXISTS) from None
             if _NO_CONSUMERS in cause.str():
-                raise ConfigurationError("GROUP", self.group, _OF_CONSUMERS) from None
+                raise ConfigurationError("GROUP", self.group, _OF_OURS) from None
             servers = self.configuration.get("bootstrap.servers")
             raise ConfigurationError(
                 "bootstrap.servers", servers, f"brokers that answer ({cause.str()})"
@@ -143,6 +151,10 @@ class GroupReader:
 
     def _read(self, admin: AdminClient) -> GroupView:
         described = self._classic()  # first: it waits until the coordinator has loaded the group
+        if described is not None and described.shares_resources:
+            owners = self._named_owners(described)
+            keys = sorted(owners)
+            return self._view(described, tuple(_resource(key, owners[key]) for key in keys))
         committed_later = admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(self.group)], request_timeout=self.timeout_s
         )
@@ -152,12 +164,7 @@ class GroupReader:
             if not committed:
                 raise ConfigurationError("GROUP", self.group, _EXISTS)
             described = _Described("dead", _CLASSIC, "", "", (), {}, {})
-        owners = described.owners
-        if described.is_hidden:
-            members = {one.member_id for one in described.members}
-            owners = {key: owner for key, owner in self._owned.items() if owner in members}
-        else:
-            self._owned = dict(owners)
+        owners = self._named_owners(described)
         keys = self._with_existing(admin, {*self._owned, *described.targets, *committed})
         ends = self._offsets(admin, keys, OFFSET_END)
         # Partitions that were read to their end need no more; these are most of them.
@@ -172,6 +179,17 @@ class GroupReader:
             )
             for key in keys
         )
+        return self._view(described, partitions)
+
+    def _named_owners(self, described: _Described) -> Mapping[_Key, str]:
+        """Return the owners; the last ones while the coordinator does not name them."""
+        if described.is_hidden:
+            members = {one.member_id for one in described.members}
+            return {key: owner for key, owner in self._owned.items() if owner in members}
+        self._owned = dict(described.owners)
+        return described.owners
+
+    def _view(self, described: _Described, partitions: tuple[PartitionView, ...]) -> GroupView:
         if described.is_hidden:
             partitions = tuple(attrs.evolve(one, state="rebalancing") for one in partitions)
         owned: dict[str, list[PartitionView]] = {}
@@ -188,6 +206,7 @@ class GroupReader:
             kind=described.kind,
             assignor=described.assignor,
             coordinator=described.coordinator,
+            shares_resources=described.shares_resources,
             members=tuple(sorted(shown, key=lambda one: (one.name, one.member_id))),
             partitions=partitions,
         )
@@ -196,8 +215,10 @@ class GroupReader:
         coordinator, found = self._describer.describe(round(1000 * self.timeout_s))
         if found.state == _DEAD:
             return None
+        if found.protocol_type == PROTOCOL_TYPE:
+            return _of_resources(coordinator, found)
         if found.protocol_type not in {"", _CONSUMER}:
-            raise ConfigurationError("GROUP", self.group, _OF_CONSUMERS)
+            raise ConfigurationError("GROUP", self.group, _OF_OURS)
         self._subscriptions = {
             one.member_id: one.metadata or self._subscriptions.get(one.member_id, b"")
             for one in found.members
@@ -333,6 +354,42 @@ class GroupReader:
         return answered
 
 
+def _of_resources(coordinator: Coordinator, found: DescribedGroup) -> _Described:
+    members = [peer_of(one) for one in found.members]
+    owners = {
+        (one.name, one.index): peer.member_id for peer in members for one in peer.resources or ()
+    }
+    return _Described(
+        state=_WITHOUT_ASSIGNMENTS.get(found.state, found.state.lower()),
+        kind=_CLASSIC,
+        assignor=found.protocol_name,
+        coordinator=f"{coordinator.host}:{coordinator.port}",
+        members=tuple(
+            MemberView(
+                member_id=one.member_id,
+                client_id=one.client_id,
+                host=one.host,
+                instance_id=one.instance_id,
+                is_coopgroup=True,
+                is_readable=one.resources is not None or found.state != _STABLE,
+                generation=one.generation,
+                traits=one.traits,
+            )
+            for one in members
+        ),
+        owners=owners,
+        targets={},
+        is_hidden=not owners and found.state in _WITHOUT_ASSIGNMENTS,
+        shares_resources=True,
+    )
+
+
+def _resource(key: _Key, owner: str) -> PartitionView:
+    return PartitionView(
+        topic=key[0], partition=key[1], owner=owner, state="owned" if owner else "unowned"
+    )
+
+
 def _first(futures: Mapping[str, Future[Any]]) -> Future[Any]:
     return next(iter(futures.values()))
 
@@ -383,4 +440,5 @@ def _with_subscription(view: MemberView, metadata: bytes, protocol: str) -> Memb
         is_coopgroup=True,
         generation=subscription.generation if subscription.generation >= 0 else None,
         rate_per_s=None if user_data is None else user_data.consumption_rate_per_s,
+        traits={} if user_data is None else user_data.traits,
     )

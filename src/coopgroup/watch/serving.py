@@ -38,7 +38,14 @@ from coopgroup.watch.chronicle import Chronicle
 from coopgroup.watch.feed import Feed
 from coopgroup.watch.picture import Picture
 from coopgroup.watch.polling import Reader, ViewPolling
-from coopgroup.watch.tables import MEMBER_COLUMNS, NUMBER_COLUMNS, PARTITION_COLUMNS
+from coopgroup.watch.tables import (
+    MEMBER_COLUMNS,
+    NUMBER_COLUMNS,
+    PARTITION_COLUMNS,
+    member_columns,
+    partition_columns,
+    shared,
+)
 from coopgroup.watch.values import GroupView
 from coopgroup.worker import Worker
 
@@ -151,6 +158,7 @@ class _Live:
         self._browsers = 0
         self._answered_ms = _now_ms()  # the last answer of the brokers, at first the start
         self._is_silent = False
+        self._view: GroupView | None = None
         self._news = asyncio.Event()
         self._is_over = False
 
@@ -189,6 +197,7 @@ class _Live:
             if self._is_silent:
                 self._chronicle.note_silence(self._answered_ms, _now_ms())
             self._is_silent, self._answered_ms = False, _now_ms()
+            self._view = found
             self._chronicle.note(found)
             if self._browsers:
                 self._picture.look(time.monotonic())
@@ -205,14 +214,16 @@ class _Live:
         self._news = asyncio.Event()
 
     async def _page(self, _: Request) -> Response:
+        view = self._view
         text = (
             templates()
             .get_template("live.html")
             .render(
                 title=self._group,
                 under="",
-                member_columns=MEMBER_COLUMNS,
-                partition_columns=PARTITION_COLUMNS,
+                shared="partition" if view is None else shared(view),
+                member_columns=MEMBER_COLUMNS if view is None else member_columns(view),
+                partition_columns=PARTITION_COLUMNS if view is None else partition_columns(view),
                 number_columns=NUMBER_COLUMNS,
                 scripts=("bokeh.js", *_SCRIPTS),
             )

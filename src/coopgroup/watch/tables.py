@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
+from coopgroup.core.model.traits import traits_text
 from coopgroup.printable import printable
 from coopgroup.report.wording import counted
-from coopgroup.watch.values import GroupView, MemberView, Move, PartitionView
+from coopgroup.watch.values import GroupView, MemberView, Move, PartitionView, called
 
 MEMBER_COLUMNS: Final = (
     "member",
@@ -35,25 +36,58 @@ PARTITION_COLUMNS: Final = (
     "end",
     "commit",
 )
+RESOURCE_MEMBER_COLUMNS: Final = (
+    "member",
+    "host",
+    "resources",
+    "traits",
+    "lease",
+    "generation",
+    "client",
+)
+RESOURCE_COLUMNS: Final = ("resource", "state", "owner", "since")
 NUMBER_COLUMNS: Final = frozenset(
-    {"partitions", "lag", "rate/s", "generation", "trend/s", "committed", "end"}
+    {"partitions", "resources", "lag", "rate/s", "generation", "trend/s", "committed", "end"}
 )
 _NONE: Final = "-"
 _MINUTE_S: Final = 60
+_DAY_MS: Final = 86_400_000
 _MISSED_REPORTS: Final = 3
+
+
+def member_columns(view: GroupView) -> tuple[str, ...]:
+    """Return the columns of `member_rows`."""
+    return RESOURCE_MEMBER_COLUMNS if view.shares_resources else MEMBER_COLUMNS
+
+
+def partition_columns(view: GroupView) -> tuple[str, ...]:
+    """Return the columns of `partition_rows`."""
+    return RESOURCE_COLUMNS if view.shares_resources else PARTITION_COLUMNS
+
+
+def shared(view: GroupView) -> str:
+    """Return what the group shares, in one word."""
+    return "resource" if view.shares_resources else "partition"
 
 
 def cards(view: GroupView) -> list[tuple[str, str]]:
     """Return label and text of the most important facts of the group."""
+    leader, lag = ("leader", _leader(view)), ("lag in records", _lag(view))
     return [
         ("state", printable(view.state)),
         ("protocol", printable(view.assignor or view.kind)),
         ("members", f"{len(view.members):,}"),
-        ("partitions", f"{len(view.partitions):,}"),
+        (f"{shared(view)}s", f"{len(view.partitions):,}"),
         ("without owner", f"{_unowned(view):,}"),
-        ("lag in records", _lag(view)),
+        leader if view.shares_resources else lag,
         ("flapping", printable(", ".join(view.flapping)) or "none"),
     ]
+
+
+def _leader(view: GroupView) -> str:
+    """Return the name of the leader, as far as telemetry tells it."""
+    found = (printable(view.names[one.member_id]) for one in view.members if one.leads)
+    return next(found, "not known")
 
 
 def _unowned(view: GroupView) -> int:
@@ -74,9 +108,9 @@ def headline(view: GroupView) -> str:
         f"{view.group}: {view.state}",
         view.assignor or view.kind,
         counted(len(view.members), "member"),
-        counted(len(view.partitions), "partition")
+        counted(len(view.partitions), shared(view))
         + (f" ({unowned} without owner)" if unowned else ""),
-        f"lag {_lag(view)}",
+        f"leader {_leader(view)}" if view.shares_resources else f"lag {_lag(view)}",
         f"coordinator {view.coordinator}",
     ]
     if view.kind == "consumer":
@@ -96,15 +130,15 @@ def member_rows(view: GroupView) -> list[tuple[str, ...]]:
     """Return the cells of each member."""
     # The description of a consumer group has no subscriptions: only telemetry tells whose it is.
     other = "not known" if view.kind == "consumer" else "other"
+    if view.shares_resources:
+        return [_resource_member(one, printable(view.names[one.member_id])) for one in view.members]
     return [_member(one, printable(view.names[one.member_id]), other) for one in view.members]
 
 
 def _member(one: MemberView, name: str, other: str) -> tuple[str, ...]:
     kind = "coopgroup" if one.is_coopgroup or one.report_age_s is not None else other
-    if not one.is_readable:
-        kind += ", unreadable assignment"
     return (
-        f"{name} (static)" if one.instance_id else name,
+        _called(one, name),
         printable(one.host),
         str(one.partitions),
         _number(one.lag),
@@ -112,8 +146,29 @@ def _member(one: MemberView, name: str, other: str) -> tuple[str, ...]:
         _last_poll(one),
         _lease(one),
         _NONE if one.generation is None else str(one.generation),
-        kind + (f", came back {counted(one.returns, 'time')}" if one.returns else ""),
+        _client(one, kind),
     )
+
+
+def _resource_member(one: MemberView, name: str) -> tuple[str, ...]:
+    return (
+        _called(one, name),
+        printable(one.host),
+        str(one.partitions),
+        printable(traits_text(one.traits)) if one.traits else _NONE,
+        _lease(one),
+        _NONE if one.generation is None else str(one.generation),
+        _client(one, "coopgroup, leads" if one.leads else "coopgroup"),
+    )
+
+
+def _called(one: MemberView, name: str) -> str:
+    return f"{name} (static)" if one.instance_id else name
+
+
+def _client(one: MemberView, kind: str) -> str:
+    kind += "" if one.is_readable else ", unreadable assignment"
+    return kind + (f", came back {counted(one.returns, 'time')}" if one.returns else "")
 
 
 def _is_silent(one: MemberView) -> bool:
@@ -140,14 +195,29 @@ def _lease(one: MemberView) -> str:
 def partition_rows(view: GroupView) -> list[tuple[str, ...]]:
     """Return the cells of each partition."""
     names = {member: printable(name) for member, name in view.names.items()}
+    if view.shares_resources:
+        return [(*_work(one, names), _since(one, view.at_ms)) for one in view.partitions]
     return [_partition(one, names) for one in view.partitions]
+
+
+def _since(one: PartitionView, at_ms: int) -> str:
+    if one.since_ms is None:
+        return _NONE
+    days = (at_ms - one.since_ms) // _DAY_MS
+    return time_of_day(one.since_ms) if days < 1 else f"{counted(days, 'day')} ago"
+
+
+def _work(one: PartitionView, names: dict[str, str]) -> tuple[str, str, str]:
+    return (
+        printable(called(one.topic, one.partition)),
+        "; ".join((_state(one, names), *_warmups(one, names))),
+        names.get(one.target or one.owner or one.holder, _NONE),
+    )
 
 
 def _partition(one: PartitionView, names: dict[str, str]) -> tuple[str, ...]:
     return (
-        f"{one.topic}-{one.partition}",
-        "; ".join((_state(one, names), *_warmups(one, names))),
-        names.get(one.target or one.owner or one.holder, _NONE),
+        *_work(one, names),
         _number(one.lag),
         _NONE if one.trend_per_s is None else f"{one.trend_per_s:+,.1f}",
         _number(one.committed),

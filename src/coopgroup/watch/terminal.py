@@ -17,12 +17,12 @@ from textual.widgets import Footer, Label, RichLog
 from coopgroup.printable import printable
 from coopgroup.watch.polling import Reader, ViewPolling
 from coopgroup.watch.tables import (
-    MEMBER_COLUMNS,
     NUMBER_COLUMNS,
-    PARTITION_COLUMNS,
     headline,
+    member_columns,
     member_rows,
     move_rows,
+    partition_columns,
     partition_rows,
     trouble,
 )
@@ -44,17 +44,17 @@ class Rows(ScrollView, can_focus=True):
     Rows > .rows--odd { background: $surface; }
     """
 
-    def __init__(self, columns: Sequence[str], *, id: str) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
-        self._columns = tuple(columns)
-        self._widths = [len(one) for one in columns]
+        self._columns: tuple[str, ...] = ()
+        self._widths: list[int] = []
         self.rows: Sequence[tuple[str, ...]] = ()
 
-    def show(self, rows: Sequence[tuple[str, ...]]) -> None:
+    def show(self, rows: Sequence[tuple[str, ...]], columns: Sequence[str]) -> None:
         """Show other rows."""
         before, top = self.rows, round(self.scroll_offset.y)
         bottom, widths = top + self.size.height, self._widths
-        self.rows = rows
+        self.rows, self._columns = rows, tuple(columns)
         self._widths = [
             max(map(_width, column)) for column in zip(self._columns, *rows, strict=True)
         ]
@@ -117,8 +117,8 @@ class WatchApp(App[None]):
     def compose(self) -> ComposeResult:
         """Return the parts of the screen, top first."""
         yield Label("connecting …", id="headline", markup=False)
-        yield Rows(MEMBER_COLUMNS, id="members")
-        yield Rows(PARTITION_COLUMNS, id="partitions")
+        yield Rows(id="members")
+        yield Rows(id="partitions")
         yield RichLog(id="moves", markup=False)
         yield Footer()
 
@@ -141,8 +141,9 @@ class WatchApp(App[None]):
             line.update(printable(f"no answer: {found}"))
             return
         line.update("\n".join(filter(None, (headline(found), trouble(found)))))
-        self.query_one("#members", Rows).show(member_rows(found))
-        self.query_one("#partitions", Rows).show(partition_rows(found))
+        self.query_one("#members", Rows).show(member_rows(found), member_columns(found))
+        partitions = self.query_one("#partitions", Rows)
+        partitions.show(partition_rows(found), partition_columns(found))
         log = self.query_one("#moves", RichLog)
         for at, text, why in reversed(move_rows(found.moves_since(self._shown))):
             log.write(f"{at}  {text}" + (f" ({why})" if why else ""))

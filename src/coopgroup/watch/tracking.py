@@ -12,7 +12,7 @@ from attrs import define, field
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.report.history.rounds import round_rows
 from coopgroup.telemetry import Envelope, ResourcesStarted, RoundDecided
-from coopgroup.watch.values import GroupView, MemberView, Move, PartitionView
+from coopgroup.watch.values import GroupView, MemberView, Move, PartitionView, called
 
 _MOVES_MAX: Final = 200
 _TREND_MS: Final = 30_000
@@ -39,6 +39,8 @@ class GroupTracker:
     # The last member that owned each partition, and the name of each of them.
     _owners: dict[_Key, str] = field(factory=dict, init=False)
     _names: dict[str, str] = field(factory=dict, init=False)
+    # The look that first showed the present owner of each partition, if an earlier one did not.
+    _since_ms: dict[_Key, tuple[str, int]] = field(factory=dict, init=False)
     # The last round in the telemetry.
     _round: Envelope | None = field(default=None, init=False)
     # What members have worked on, as the telemetry tells.
@@ -52,6 +54,7 @@ class GroupTracker:
             self._note_returns(last, view)
             self._moves.extendleft(self._changes(last, view))
             self._note_commits(last, view)
+            self._note_owners(last, view)
         self._moves.extendleft(self._rounds(view))
         self._owners |= {_key(one): one.owner for one in view.partitions if one.owner}
         kept = {*self._owners.values(), *view.names}
@@ -142,15 +145,24 @@ class GroupTracker:
             if key in before and one.committed != before[key]:
                 self._committed_at_ms[key] = view.at_ms
 
+    def _note_owners(self, last: GroupView, view: GroupView) -> None:
+        before = {_key(one): one.owner for one in last.partitions}
+        for one in view.partitions:
+            if one.owner and before.get(_key(one), "") != one.owner:
+                self._since_ms[_key(one)] = one.owner, view.at_ms
+
     def _with_past(self, one: PartitionView, at_ms: int) -> PartitionView:
         """Return a partition with what its past tells."""
         key = _key(one)
-        since_ms, lags = self._lags[0]
+        first_ms, lags = self._lags[0]
         found: dict[str, Any] = {}
-        if one.lag is not None and key in lags and at_ms > since_ms:
-            found["trend_per_s"] = 1000 * (one.lag - lags[key]) / (at_ms - since_ms)
+        if one.lag is not None and key in lags and at_ms > first_ms:
+            found["trend_per_s"] = 1000 * (one.lag - lags[key]) / (at_ms - first_ms)
         if key in self._committed_at_ms:
             found["commit_age_s"] = (at_ms - self._committed_at_ms[key]) / 1000
+        owner, since_ms = self._since_ms.get(key, ("", 0))
+        if one.since_ms is None and one.owner and one.owner == owner:
+            found["since_ms"] = since_ms
         if one.state == "waiting" and key in self._owners:
             found["waits_for"] = self._names[self._owners[key]]
         return attrs.evolve(one, **found) if found else one
@@ -166,6 +178,6 @@ def _identity(one: MemberView) -> _Identity:
 
 
 def _named(keys: list[_Key]) -> str:
-    shown = ", ".join(f"{topic}-{partition}" for topic, partition in keys[:_NAMED_MAX])
+    shown = ", ".join(called(*key) for key in keys[:_NAMED_MAX])
     more = len(keys) - _NAMED_MAX
     return shown if more <= 0 else f"{shown} and {more} more"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import takewhile
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import attrs
-from attrs import frozen
+from attrs import field, frozen
 
+from coopgroup.core.model.traits import Traits
 from coopgroup.report.history.names import told_apart
 from coopgroup.telemetry import Envelope
 
@@ -27,6 +28,8 @@ class MemberView:
         rate_per_s: records that it processes in a second of work; None if it does not tell.
         partitions: number of partitions that it has.
         lag: their lag, in records; None if that of a partition is unknown.
+        traits: what it tells about itself; empty if it tells nothing.
+        leads: whether it led the last round, as telemetry tells.
         returns: how often a member of this name came back on its host while it was watched.
         since_poll_s: time since its application was last in `poll`, as of its last report; None if
             it does not poll, or does not tell.
@@ -46,6 +49,8 @@ class MemberView:
     rate_per_s: float | None = None
     partitions: int = 0
     lag: int | None = 0
+    traits: Traits = field(factory=dict, hash=False)
+    leads: bool = False
     returns: int = 0
     since_poll_s: float | None = None
     lease_s: float | None = None
@@ -82,6 +87,8 @@ class PartitionView:
             until `holder` has stopped it), "waiting" (for a lost owner, or its release) or
             "no room" (no member has room for it).
         why: reasons for "no room", in a few words; "" otherwise.
+        since_ms: when its owner began to work on it, as telemetry tells, or the look that first
+            showed this owner, in ms since 1970; None if it is unknown.
         target: member id of the owner that the group wants; "" if it is the same, or unknown.
         holder: member id of the former owner, which still stops the partition; "" if there is none.
         waits_for: name of the last owner, if the partition waits for it; "" if it is unknown.
@@ -102,6 +109,7 @@ class PartitionView:
     owner: str = ""
     state: str = "unowned"
     why: str = ""
+    since_ms: int | None = None
     target: str = ""
     holder: str = ""
     waits_for: str = ""
@@ -141,6 +149,8 @@ class GroupView:
         kind: "classic" or "consumer" (KIP-848).
         assignor: the group's protocol, or the assignor on the broker's side.
         coordinator: host and port.
+        shares_resources: whether the group shares named resources. They have neither offsets nor
+            lags; `topic` and `partition` are then name and index.
         members: by name.
         partitions: by topic and number.
         moves: changes while the group was watched, newest first.
@@ -155,6 +165,7 @@ class GroupView:
     kind: str
     assignor: str
     coordinator: str
+    shares_resources: bool = False
     members: tuple[MemberView, ...] = ()
     partitions: tuple[PartitionView, ...] = ()
     moves: tuple[Move, ...] = ()
@@ -190,7 +201,17 @@ class GroupView:
         return tuple(takewhile(lambda one: one != last, self.moves))
 
 
+def called(name: str, index: int) -> str:
+    """Return a partition or a resource in one word; a connector itself has no number."""
+    return name if index < 0 else f"{name}-{index}"
+
+
 FLAPS = 3
+_NOT_IN_JSON: Final = ("records", "shares_resources")
+_OF_PARTITIONS: Final = {
+    *("topic", "partition", "partitions", "end", "committed", "lag", "trend_per_s", "commit_age_s"),
+    *("target", "rate_per_s", "since_poll_s"),
+}
 
 
 def total_lag(partitions: Iterable[PartitionView]) -> int | None:
@@ -201,5 +222,22 @@ def total_lag(partitions: Iterable[PartitionView]) -> int | None:
 
 def to_json(view: GroupView) -> dict[str, Any]:
     """Return a snapshot as an object for `json.dumps`; new fields may be added in any version."""
-    found = attrs.asdict(view, filter=lambda field, _: field.name != "records")
-    return {**found, "lag": view.lag, "flapping": list(view.flapping)}
+    found = attrs.asdict(view, filter=lambda field, _: field.name not in _NOT_IN_JSON)
+    found["flapping"] = list(view.flapping)
+    if view.shares_resources:
+        return _of_resources(found)
+    return {**found, "lag": view.lag}
+
+
+def _of_resources(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the same without words of topics."""
+    for member in found["members"]:
+        member["resources"] = member["partitions"]
+        for name in _OF_PARTITIONS & member.keys():
+            del member[name]
+    found["resources"] = found.pop("partitions")
+    for row in found["resources"]:
+        row["name"], row["index"] = row["topic"], row["partition"]
+        for name in _OF_PARTITIONS & row.keys():
+            del row[name]
+    return found

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from markdown_it import MarkdownIt
 
@@ -18,6 +19,7 @@ from coopgroup.cli.plan_input import Defaults
 from coopgroup.core.model import GroupSnapshot
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
 from coopgroup.errors import InvariantViolationError
+from coopgroup.policies import Offer, RoundContext, SimplePolicy, StagedRound
 
 DEFAULTS = Defaults(assignor="sticky", policy="simple")
 GOOD = b'{"id": "good", "topics": {"t": 1}, "members": {"m": {"topics": ["t"]}}}\n'
@@ -219,3 +221,74 @@ def test_documented_examples_are_what_the_command_answers() -> None:
         for row, documented in zip(rows, blocks["json answer"], strict=True)
     ]
     assert shown == blocks["json answer"]
+
+
+# --- a policy's own memory ------------------------------------------------------------------------
+
+
+class Counting:
+    """Count the rounds in a memory of its own; subclasses choose its form."""
+
+    name = "counting"
+
+    def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
+        return SimplePolicy().offer(group, context)
+
+    def stage(
+        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
+    ) -> StagedRound:
+        staged = SimplePolicy().stage(group, target, context, offer)
+        return attrs.evolve(staged, memory=self.counted(context.memory))
+
+    def counted(self, memory: Any) -> object:  # noqa: ANN401  (its own)
+        return {"rounds": 1 if memory is None else memory["rounds"] + 1}
+
+
+class CountingInATuple(Counting):
+    def counted(self, memory: Any) -> object:  # noqa: ANN401
+        return ("rounds", 1 if memory is None else memory[1] + 1)
+
+
+class CountingInATupleOfJson(CountingInATuple):
+    def memory_to_json(self, memory: tuple[str, int]) -> int:
+        return memory[1]
+
+    def memory_from_json(self, value: int) -> tuple[str, int]:
+        return ("rounds", value + 0)
+
+
+def counting(kind: type[Counting], **fields: object) -> dict[str, Any]:
+    row = {"id": "c", "topics": {"t": 1}, "members": {"m": {"topics": ["t"]}}}
+    status, (only,) = answers(
+        json.dumps(row | {"policy": f"{kind.__module__}:{kind.__name__}"} | fields).encode()
+    )
+    assert status == (2 if "error" in only else 0)
+    return only
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "second"),
+    [(Counting, {"rounds": 1}, {"rounds": 2}), (CountingInATupleOfJson, 1, 2)],
+)
+def test_memory_of_a_policy_passes_through_the_answer(
+    kind: type[Counting], first: object, second: object
+) -> None:
+    before = counting(kind)
+    after = counting(kind, state=before["state"], memory=before["memory"])
+    assert (before["memory"], after["memory"]) == (first, second)
+    assert counting(kind, state=before["state"])["memory"] == first
+    assert "memory" not in answer({"topics": {"t": 1}, "members": {"m": {"topics": ["t"]}}})
+
+
+def test_memory_that_cannot_be_printed_or_read_is_refused() -> None:
+    said = counting(CountingInATuple)
+    assert said == {
+        "id": "c",
+        "error": "memory: got ('rounds', 1), expected a JSON value, or methods memory_to_json and "
+        "memory_from_json of the policy",
+    }
+    state = counting(Counting)["state"]
+    said = counting(CountingInATupleOfJson, state=state, memory="1")
+    assert said["error"].startswith("memory: got '1', expected the memory of an earlier output li")
+    said = counting(Counting, memory={"rounds": 1})
+    assert said["error"] == "memory: got {'rounds': 1}, expected a state beside it"

@@ -119,7 +119,8 @@ def test_causes_and_reasons_become_few_labels(
 
 def test_partitions_without_room_are_those_of_the_last_round() -> None:
     events = MemberEvents()
-    _told((0, ROUND), (0, WithoutRoom(resources=A | B, reasons=("full",))), events=events)
+    full, unfit = (WithoutRoom(resources=one, reasons=(str(one),)) for one in (A, B))
+    _told((0, ROUND), (0, full), (0, unfit), events=events)
     assert events.without_room == 2
     _told((1, ROUND), events=events)
     assert events.without_room == 0

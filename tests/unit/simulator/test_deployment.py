@@ -8,10 +8,12 @@ import pytest
 from coopgroup.assignors import GroupSnapshot, Int32Array, Int64Array, StickyAssignor
 from coopgroup.simulator import Run, Scenario, simulate
 from coopgroup.simulator.scenario import (
+    LEADER,
     AddPartitions,
     Capacity,
     CoordinatorLost,
     CoordinatorMoved,
+    Cost,
     Crash,
     CreateTopic,
     Cut,
@@ -19,20 +21,25 @@ from coopgroup.simulator.scenario import (
     Event,
     Flap,
     Group,
+    HandOver,
     How,
     MemberSet,
     Pause,
     Rate,
     RollingRestart,
     Scale,
+    Span,
     Topic,
 )
 from coopgroup.telemetry import (
+    EndCause,
     FaultInjected,
     ProcessEnded,
     ProcessPaused,
     ProcessResumed,
     ProcessStarted,
+    ResourcesStopped,
+    StopReason,
 )
 from tests.support.reports import reports
 
@@ -183,3 +190,46 @@ def test_member_data_reaches_the_assignor_also_after_a_restart() -> None:
     told = noting.told  # type: ignore[attr-defined]
     assert told[-1] == both
     assert [("small", {})] in told[told.index(both) :]
+
+
+HANDS_OVER = attrs.evolve(
+    SCENARIO, costs=(Cost(stop_ms=Span(200, 200), restore_ms=Span(300, 300)),)
+)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        HandOver(at_ms=10_000, member="w-3", back_after_ms=5_000),
+        HandOver(at_ms=10_000, member=LEADER),
+        Scale(at_ms=10_000, members="w", to=2, how=How.HAND_OVER),
+        RollingRestart(
+            at_ms=10_000, members=("w",), down_ms=500, every_ms=4_000, how=How.HAND_OVER
+        ),
+    ],
+    ids=["alone", "leader", "scale", "rolling restart"],
+)
+def test_process_that_hands_over_ends_without_resources(event: Event) -> None:
+    """The other members have all its resources before it closes, also under a waiting policy."""
+    run = simulate(attrs.evolve(HANDS_OVER, events=(event,)), policy="deferred")
+    assert run.violations == ()
+    ended = [one for one in run.telemetry if isinstance(one.record, ProcessEnded)]
+    assert len(ended) == (3 if isinstance(event, RollingRestart) else 1)
+    for one in ended:
+        assert one.record == ProcessEnded(cause=EndCause.CLOSED)
+        stops = [
+            each.record.reason
+            for each in run.telemetry
+            if isinstance(each.record, ResourcesStopped) and each.client == one.client
+        ]
+        assert stops
+        assert set(stops) == {StopReason.REVOKED}
+    assert run.measures.unavailable_peak < 4
+
+
+def test_last_process_hands_over_to_nobody() -> None:
+    alone = attrs.evolve(SCENARIO.members[0], count=1)
+    back = HandOver(at_ms=10_000, member="w-1", back_after_ms=5_000)
+    run = simulate(attrs.evolve(HANDS_OVER, members=(alone,), events=(back,)))
+    assert run.violations == ()
+    assert [line.split()[2] for line in lives(run)] == ["closed", "starts"]

@@ -10,6 +10,7 @@ from coopgroup.telemetry import (
     MemberReported,
     MembershipLost,
     Record,
+    ResourcesStarted,
     ResourcesStopped,
     RoundDecided,
     StopReason,
@@ -17,7 +18,7 @@ from coopgroup.telemetry import (
     WithoutRoom,
 )
 from coopgroup.watch.present import Present
-from coopgroup.watch.tables import partition_rows
+from coopgroup.watch.tables import headline, partition_rows
 from coopgroup.watch.values import GroupView, WarmupView
 from tests.unit.watch.views import MEMBERS, view
 
@@ -106,17 +107,40 @@ def test_lost_partition_waits_until_the_delay_ends() -> None:
 def test_partition_without_room_says_why_until_the_next_round() -> None:
     group = view(owners=("m-a", "", ""))
     reasons = ("all 2 that fit are full", "it fits no member")
-    found = present(round_(), ("m-a", WithoutRoom(resources=some(0, 2), reasons=reasons)))
+    found = present(
+        round_(),
+        WithoutRoom(resources=some(0, 1), reasons=("it fits no member",)),
+        WithoutRoom(resources=some(2), reasons=reasons),
+    )
     shown = found.added_to(group)
     assert [(one.state, one.why) for one in shown.partitions] == [
         ("owned", ""),
-        ("unowned", ""),
+        ("no room", "it fits no member"),
         ("no room", "; ".join(reasons)),
     ]
     assert partition_rows(shown)[2][1] == f"no room: {'; '.join(reasons)}"
     later = Envelope(at_ms=AT_MS, group="billing", member="m-a", generation=5, record=round_())
     found.note(later, AT_MS)
     assert states(found.added_to(group))[2] == ("unowned", "")
+
+
+def test_group_of_resources_shows_its_leader_and_what_no_member_owns() -> None:
+    group = evolve(view(owners=("m-a",), committed=(0,)), shares_resources=True)
+    found = present(
+        ("m-a", ResourcesStarted(resources=some(0, 1))),
+        ("m-a", ResourcesStopped(resources=some(1), reason=StopReason.REVOKED)),
+        round_(lost=some(1)),
+        ("m-a", WithoutRoom(resources=some(3), reasons=("full",))),
+    )
+    shown = found.added_to(group)
+    assert [(one.partition, one.owner, one.state, one.since_ms) for one in shown.partitions] == [
+        (0, "m-a", "owned", AT_MS),
+        (1, "", "waiting", None),
+        (3, "", "no room", None),
+    ]
+    assert [one.leads for one in shown.members] == [True, False]
+    assert "leader a" in headline(shown)
+    assert [one.partition for one in found.added_to(view()).partitions] == [0, 1, 2]
 
 
 def test_warmups_are_those_that_have_not_ended() -> None:

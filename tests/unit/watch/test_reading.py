@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import pytest
 from attrs import define, field
 from confluent_kafka import (
@@ -29,8 +31,16 @@ from coopgroup.protocol import (
 )
 from coopgroup.watch import reading
 from coopgroup.watch.reading import GroupReader
-from coopgroup.watch.tables import headline, member_rows
+from coopgroup.watch.tables import (
+    cards,
+    headline,
+    member_columns,
+    member_rows,
+    partition_columns,
+    partition_rows,
+)
 from coopgroup.watch.values import GroupView, to_json
+from tests.unit.groups.test_peers import described
 
 SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 
@@ -275,7 +285,7 @@ def test_group_whose_broker_assigns_tells_how_far_it_is(
     ("cluster", "message"),
     [
         (Cluster({}, state="Dead"), "GROUP: got 'g', expected a group that exists"),
-        (Cluster({}, protocol_type="connect"), "GROUP: got 'g', expected a group of consumers"),
+        (Cluster({}, protocol_type="connect"), "GROUP: got 'g', expected a group of consumers, or"),
     ],
 )
 def test_group_that_has_no_partitions_to_show_is_refused(
@@ -283,3 +293,59 @@ def test_group_that_has_no_partitions_to_show_is_refused(
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
         read(reader, cluster)
+
+
+class Named(Cluster):
+    """A group of named resources: asked for topics or offsets, it fails."""
+
+    def describe(self, timeout_ms: int) -> tuple[Coordinator, DescribedGroup]:
+        coordinator, found = super().describe(timeout_ms)
+        members: tuple[DescribedMember, ...] = (
+            described("w1", ("heavy", -1), ("heavy", 0), traits={"places": 4}),
+            described("w2", ("berlin", 0)),
+        )
+        if self.state != "Stable":
+            members = tuple(attrs.evolve(one, assignment=b"") for one in members[:1])
+        return coordinator, attrs.evolve(
+            found, protocol_type="coopgroup", protocol_name="resources", members=members
+        )
+
+    def list_consumer_group_offsets(self, groups: list[Any], **_: object) -> dict[str, Future[Any]]:
+        raise AssertionError(groups)
+
+
+def test_group_of_named_resources_is_shown_without_words_of_topics(reader: GroupReader) -> None:
+    view = read(reader, Named({}))
+    assert headline(view) == (
+        "g: stable, resources, 2 members, 3 resources, leader not known, coordinator localhost:9"
+    )
+    assert [dict(zip(member_columns(view), row, strict=True)) for row in member_rows(view)] == [
+        {
+            "member": name,
+            "host": "10.0.0.1",
+            "resources": count,
+            "traits": traits,
+            "lease": "-",
+            "generation": "4",
+            "client": "coopgroup",
+        }
+        for name, count, traits in (("w1", "2", '{"places":4}'), ("w2", "1", "-"))
+    ]
+    assert partition_columns(view) == ("resource", "state", "owner", "since")
+    assert partition_rows(view) == [
+        (resource, "owned", owner, "-")
+        for resource, owner in (("berlin-0", "w2"), ("heavy", "w1"), ("heavy-0", "w1"))
+    ]
+    told = json.dumps([to_json(view), cards(view)])
+    assert not [word for word in ("topic", "partition", 'lag"', "offset") if word in told]
+    assert to_json(view)["resources"][1]["index"] == -1
+    assert to_json(view)["members"][0]["resources"] == 2
+
+
+def test_owners_of_resources_are_the_last_ones_during_a_round(reader: GroupReader) -> None:
+    read(reader, Named({}))
+    view = read(reader, Named({}, state="PreparingRebalance"))
+    assert [(one.topic, one.owner, one.state) for one in view.partitions] == [
+        ("heavy", "w1-1", "rebalancing"),
+        ("heavy", "w1-1", "rebalancing"),
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
 import socket
 import threading
 import time
@@ -14,7 +15,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import pytest
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.watch import serving
@@ -137,6 +138,20 @@ def test_foreign_name_of_this_host_is_refused(page: Page, host: str) -> None:
     answers = [page.get(path, host=host) for path in ("/", "/events", "/drawing")]
     assert [one.status for one in answers] == [421] * 3
     assert not any("billing" in one.text for one in answers)
+
+
+def test_page_of_named_resources_has_their_columns_after_the_first_look(page: Page) -> None:
+    """Before it, the page has the columns of partitions; the event tells it to load again."""
+    assert 'data-shared="partition"' in page.get("/").text
+    stream = page.stream()
+    page.live.take(evolve(view(1.0), shares_resources=True))
+    while "shared" not in (event := stream.next()):
+        pass
+    text = page.get("/").text
+    assert f'data-shared="{event["shared"]}"' in text
+    assert "<h2>Resources</h2>" in text
+    visible = re.sub(r"<[^>]*>", " ", text).lower()
+    assert not [word for word in ("partition", "topic", " lag ") if word in visible]
 
 
 def test_browser_that_reconnects_goes_on_after_its_last_event(page: Page) -> None:

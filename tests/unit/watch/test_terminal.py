@@ -88,6 +88,18 @@ def test_what_cannot_be_read_is_a_line_above_the_last_tables(
     _run(Reader(view(), later), check)
 
 
+def test_group_of_named_resources_has_its_own_columns() -> None:
+    def check(app: WatchApp) -> bool:
+        lines = _screen(app).splitlines()
+        headers = [line.split() for line in lines if line.startswith(("member ", "resource "))]
+        return headers == [
+            ["member", "host", "resources", "traits", "lease", "generation", "client"],
+            ["resource", "state", "owner", "since"],
+        ]
+
+    _run(Reader(evolve(view(), shares_resources=True)), check)
+
+
 @pytest.fixture
 def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TZ", "UTC")

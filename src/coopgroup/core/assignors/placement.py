@@ -3,7 +3,8 @@
 A subclass says which member may run a resource, how many places a member has, and which member is
 better. The order of the steps is the whole idea:
 
-1. A resource stays with its owner if it fits there and the owner has a place for it.
+1. A resource stays with its owner if it fits there and the owner has a place for it. Running
+   resources go before those that an owner gets back, or that are on their way to it.
 2. Free resources take free places, as many of them as possible. Of equal members, a warm one goes
    first.
 3. One resource at a time goes from a member with a large load to one with a small load.
@@ -100,14 +101,15 @@ class _Search:
     Attributes:
         fitting: the members that each resource fits, without scores.
         limits: places of each member.
-        taken: places of each member that are taken, or promised.
+        running: (resource, member) of each claim: the member may run the resource now.
         shares: size of each member: places, or 1 if no member has a limit.
         warm: (resource, member) of each warm member.
-        returning: resources with an owner that does not claim them: it was away, and gets them back
-            before anything is evened out.
+        taken: places of each member that are taken, or given away by this search.
         loads: weight that each member is to run, per size.
         holder: the member that is to run each resource.
-        free: resources that this search has given a place; they have not started there.
+        expected: resources that the owner does not run yet: it was away, or they move to it. They
+            do not move on before they have arrived.
+        free: resources that had no owner, and have got a place.
     """
 
     assignor: PlacementAssignor
@@ -115,16 +117,20 @@ class _Search:
     resources: dict[int, ResourceToPlace]
     fitting: dict[int, list[int]]
     limits: list[float]
-    taken: list[int]
+    running: set[tuple[int, int]]
     shares: list[float]
     warm: set[tuple[int, int]]
-    returning: set[int]
+    taken: list[int] = field(init=False)
     loads: list[float] = field(init=False)
     holder: dict[int, int] = field(factory=dict)
+    expected: set[int] = field(factory=set)
     free: set[int] = field(factory=set)
 
     def __attrs_post_init__(self) -> None:
         self.loads = [0.0] * len(self.limits)
+        self.taken = [0] * len(self.limits)
+        for _, member in self.running:
+            self.taken[member] += 1
 
     @classmethod
     def of(cls, assignor: PlacementAssignor, group: GroupSnapshot) -> _Search:
@@ -155,10 +161,9 @@ class _Search:
             resources=dict(sorted(resources.items())),
             fitting=fitting,
             limits=limits,
-            taken=_taken(group),
+            running=_pairs(group.claim_resources, group.claim_members),
             shares=[max(1, min(limit, most)) for limit in limits],
             warm=_pairs(group.warm_resources, group.warm_members),
-            returning=set(np.flatnonzero((group.owner != NOBODY) & ~group.claimed()).tolist()),
         )
 
     # --- steps ----------------------------------------------------------------------------------
@@ -167,10 +172,17 @@ class _Search:
         """Leave resources with their owners, the heaviest first if there are too many."""
         kept = [0] * len(self.limits)
         owners = self.group.owner.tolist()
-        for number in sorted(self.resources, key=lambda one: (-self.resources[one].weight, one)):
+        owned = [one for one in self.resources if owners[one] in self.fitting[one]]
+        owned.sort(key=lambda one: (-self.resources[one].weight, one))
+        for number in owned:
             owner = owners[number]
-            if owner in self.fitting[number] and kept[owner] < self.limits[owner]:
+            if (number, owner) in self.running and kept[owner] < self.limits[owner]:
                 kept[owner] += 1
+                self._hold(number, owner)
+        for number in owned:
+            owner = owners[number]
+            if (number, owner) not in self.running and self._has_room(owner):
+                self.expected.add(number)
                 self._hold(number, owner)
 
     def place_free(self) -> None:
@@ -179,6 +191,8 @@ class _Search:
         waiting.sort(key=lambda one: (len(self.fitting[one]), -self.resources[one].weight, one))
         full: set[int] = set()  # members that no exchange of free resources gives room
         for number in waiting:
+            if not any(map(self._has_room, range(len(self.limits)))):
+                return
             if not full.issuperset(self.fitting[number]):
                 self._place(number, full)
 
@@ -187,11 +201,8 @@ class _Search:
         slack = _TOLERANCE * sum(self.loads) / max(1, len(self.loads))
         while (move := self._best_move(slack)) is not None:
             number, receiver = move
-            giver = self.holder[number]
-            self.loads[giver] -= self._load(number, giver)
-            if number in self.free:
-                self.taken[giver] -= 1
-            self._hold(number, receiver, takes_place=True)
+            self._release(number)
+            self._hold(number, receiver)
 
     def placement(self) -> Placement:
         """Return the target, and a reason for each resource without a place."""
@@ -209,14 +220,18 @@ class _Search:
 
     # --- parts of the steps ---------------------------------------------------------------------
 
-    def _hold(self, number: int, member: int, *, takes_place: bool = False) -> None:
+    def _hold(self, number: int, member: int) -> None:
         self.holder[number] = member
         self.loads[member] += self._load(number, member)
-        if takes_place and self.group.owner[number] != member:
-            self.taken[member] += 1
-            self.free.add(number)
-        else:
-            self.free.discard(number)
+        self.taken[member] += (number, member) not in self.running
+
+    def _release(self, number: int) -> int | None:
+        """Take a resource from its member, and return the member."""
+        member = self.holder.pop(number, None)
+        if member is not None:
+            self.loads[member] -= self._load(number, member)
+            self.taken[member] -= (number, member) not in self.running
+        return member
 
     def _load(self, number: int, member: int) -> float:
         return self.resources[number].weight / self.shares[member]
@@ -263,11 +278,9 @@ class _Search:
         """Give the place at the end of a chain, and each place that this sets free."""
         while True:
             number = giver_of[member]
-            before = self.holder.get(number)
-            if before is not None:
-                self.loads[before] -= self._load(number, before)
-                self.taken[before] -= 1
-            self._hold(number, member, takes_place=True)
+            before = self._release(number)
+            self._hold(number, member)
+            self.free.add(number)
             if before is None:
                 return
             member = before
@@ -286,7 +299,7 @@ class _Search:
                     moves = [
                         (max(after), number)
                         for number in held[giver]
-                        if number not in self.returning
+                        if number not in self.expected
                         and (after := self._after(number, giver, receiver)) is not None
                     ]
                     if moves:
@@ -322,14 +335,3 @@ def _limit(member: GroupMember, places: object) -> float:
 
 def _pairs(resources: Int32Array, members: Int32Array) -> set[tuple[int, int]]:
     return set(zip(resources.tolist(), members.tolist(), strict=True))
-
-
-def _taken(group: GroupSnapshot) -> list[int]:
-    """Return how many resources each member may run now; not all of them have to stay."""
-    pairs = _pairs(group.claim_resources, group.claim_members)
-    pairs.update((number, owner) for number, owner in enumerate(group.owner.tolist()))
-    taken = [0] * len(group.members)
-    for _, member in pairs:
-        if member != NOBODY:
-            taken[member] += 1
-    return taken

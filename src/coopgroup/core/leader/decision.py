@@ -33,11 +33,11 @@ from coopgroup.core.policies.warming.warmth import with_leavers, with_pending_mo
 from coopgroup.core.telemetry.records import RoundDecided, RoundRefused, WithoutRoom
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from coopgroup.core.assignors.base import Assignor
     from coopgroup.core.leader.request import TopicMetadata
-    from coopgroup.core.model import GroupSnapshot, MemberClaim, RoundPlan
+    from coopgroup.core.model import GroupSnapshot, MemberClaim, Resource, RoundPlan
     from coopgroup.core.model.lags import Lags
     from coopgroup.core.model.resource_set import BoolArray, Int32Array
     from coopgroup.core.policies.base import Policy, RoundContext, StagedRound
@@ -79,10 +79,12 @@ class _NoRoomError(Exception):
 
     Attributes:
         left: bool (R,): these resources.
-        reasons: its reasons.
+        reasons: the reason for each of them.
     """
 
-    def __init__(self, left: BoolArray, reasons: Iterable[str]) -> None:
+    def __init__(
+        self, left: BoolArray, reasons: Mapping[tuple[str, int], str] | Mapping[Resource, str]
+    ) -> None:
         super().__init__()
         self.left = left
         self.reasons = reasons
@@ -114,7 +116,7 @@ def decide_round(
     def refused(problems: tuple[str, ...]) -> RoundDecision:
         return refused_round(group, problems, assignor=assignor, policy=policy, context=context)
 
-    placed, reasons = group, set[str]()
+    placed, reasons = group, dict[tuple[str, int], str]()
     try:
         bundled = BundledRound.of(group, context, lags, policy)
         for _ in range(_ANSWERS_MAX):
@@ -127,7 +129,7 @@ def decide_round(
                     return refused((f"assignor {assignor.name} leaves out a bundle",))
                 # For the policy they do not exist: nobody keeps them, and no round waits for them.
                 placed = replaced(placed, assignable=placed.assignable & ~error.left)
-                reasons.update(error.reasons)
+                reasons |= {(name, index): why for (name, index), why in error.reasons.items()}
         else:
             return refused((f"assignor {assignor.name} leaves out more with each answer",))
         if bundled is not None and not problems:
@@ -140,11 +142,27 @@ def decide_round(
     left = group.resources.take(group.assignable & ~placed.assignable)
     records: list[Record] = [round_record(group, plan, assignor, policy, context)]
     if left:
-        told = tuple(sorted(reasons)[:_REASONS_MAX])
-        records.append(WithoutRoom(resources=left, reasons=told))
+        records += _without_room(left, reasons)
     return RoundDecision(
         group=placed, plan=plan, state=state, records=tuple(records), refused=False
     )
+
+
+def _without_room(
+    left: ResourceSet, reasons: Mapping[tuple[str, int], str]
+) -> Iterator[WithoutRoom]:
+    """Yield a record for each reason; if there are many, the last record has the rest."""
+    resources: dict[str, list[Resource]] = {}
+    for one in left:
+        resources.setdefault(reasons[one.name, one.index], []).append(one)
+    names = sorted(resources)
+    parts = [[why] for why in names]
+    if len(names) > _REASONS_MAX:
+        parts[_REASONS_MAX - 1 :] = [names[_REASONS_MAX - 1 :]]
+    for part in parts:
+        pairs = [one for why in part for one in resources[why]]
+        told = tuple(part[:_REASONS_MAX])
+        yield WithoutRoom(resources=ResourceSet.from_pairs(pairs), reasons=told)
 
 
 def _decided(
@@ -262,7 +280,7 @@ def _stage(
             left = view.assignable & view.mask_of(ResourceSet.from_pairs(answer.no_room))
             check_target(replaced(view, assignable=view.assignable & ~left), answer.target)
         if left.any():
-            raise _NoRoomError(left, answer.no_room.values())
+            raise _NoRoomError(left, answer.no_room)
         return answer.target
 
     def stage(target: Int32Array, seen: GroupSnapshot) -> StagedRound:

@@ -91,7 +91,7 @@ class StagedRound:
         plan: assignment of every member.
         state: the leader's memory for its next round; None to let the leader write it.
         memory: the policy's own memory for the same leader's next round, of any type. It should be
-            a frozen value. It stays in the process: `coopgroup plan` does not print it.
+            a frozen value. `coopgroup plan` prints it (docs: custom_policy).
     """
 
     plan: RoundPlan

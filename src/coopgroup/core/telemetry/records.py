@@ -245,9 +245,11 @@ class UserDataUnreadable:
 class WithoutRoom:
     """Resources stay without an owner, because no member has room. Written by the leader.
 
+    A round has a record for each reason. If there are more than five, the fifth has the rest.
+
     Attributes:
         resources: these resources.
-        reasons: distinct reasons of the assignor, ascending, at most five.
+        reasons: reasons of the assignor, ascending, at most five.
     """
 
     resources: ResourceSet

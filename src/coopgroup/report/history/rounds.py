@@ -76,7 +76,7 @@ def round_rows(
                 )
             )
             before = frozenset(record.members)
-        elif isinstance(record, WithoutRoom) and rows:  # follows the decision
+        elif isinstance(record, WithoutRoom) and rows:  # follows the decision, once for each reason
             sentences = (*rows[-1].sentences, _no_room(record))
             rows[-1] = evolve(rows[-1], sentences=sentences)
         elif isinstance(record, ResourcesStarted):

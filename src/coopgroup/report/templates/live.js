@@ -31,6 +31,8 @@ const live = {
     if (silence) live.say(`No answer about the group since ${silence.since}: ${silence.reason}`);
     else live.say(trouble ? `No telemetry: ${trouble}` : "");
     if (!event.cards) return;
+    // The page was made before the first look at the group, with the columns of another kind.
+    if (event.shared !== live.element("cards").dataset.shared) return location.reload();
     document.querySelector(".under").textContent = `as of ${event.at}`;
     live.cards(event.cards);
     for (const name of ["members", "partitions"]) live.fill(name, event[name], event.whole);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.resource_set import Resource
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
@@ -52,15 +52,16 @@ def check_rest(
 
 def without_room(telemetry: Sequence[Envelope]) -> ResourceSet:
     """Return the resources that the last decided round left without an owner."""
+    left = []
     for envelope in reversed(telemetry):
         match envelope.record:
-            case WithoutRoom(resources=resources):  # follows the decision
-                return resources
+            case WithoutRoom(resources=resources):  # follows the decision, once for each reason
+                left.append(resources)
             case RoundDecided():
-                return EMPTY
+                break
             case _:
                 pass
-    return EMPTY
+    return ResourceSet.union_all(left)
 
 
 def _objections(

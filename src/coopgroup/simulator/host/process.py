@@ -83,6 +83,8 @@ from coopgroup.telemetry import (
 
 _OUTSIDE = frozenset({MemberState.UNSUBSCRIBED, MemberState.FAILED})
 _MILLION = 1_000_000
+_HAND_OVER_MS = 60_000
+_LOOK_MS = 20
 
 
 @frozen(kw_only=True)
@@ -212,6 +214,20 @@ class Process:
                 self._backlog.append((self.application.close, ()))
             else:
                 self.application.close()
+
+    def hand_over(self) -> None:
+        """Give all resources to the group; close when none is left, or after a minute."""
+        if self.alive and not self.application.closing:
+            self.give(SubscriptionChanged(topics=(), hands_over=True))
+            self._close_when_free(self.world.now_ms + _HAND_OVER_MS)
+
+    def _close_when_free(self, until_ms: int) -> None:
+        member = self.session.member
+        is_busy = member.owned or member.last_join.topics or not self.is_at_rest
+        if is_busy and self.world.now_ms < until_ms:
+            self.later(_LOOK_MS, self._close_when_free, until_ms)
+        else:
+            self.close()
 
     def crash(self) -> None:
         """End without stopping or committing."""

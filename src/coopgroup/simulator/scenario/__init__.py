@@ -44,6 +44,7 @@ __all__ = [
     "Event",
     "Flap",
     "Group",
+    "HandOver",
     "How",
     "Identity",
     "MemberSet",
@@ -220,10 +221,11 @@ class Client(enum.StrEnum):
 
 
 class How(enum.StrEnum):
-    """How a process ends: it closes its consumer and leaves the group, or it is killed."""
+    """How a process ends: it closes its consumer, hands over before it closes, or is killed."""
 
     CLOSE = "close"
     CRASH = "crash"
+    HAND_OVER = "hand-over"
 
 
 @frozen
@@ -433,6 +435,19 @@ class Close:
 
 
 @frozen(kw_only=True)
+class HandOver:
+    """A process gives its resources to the group, and closes when it has none left.
+
+    Attributes:
+        back_after_ms: time from its end to its next start; None for never.
+    """
+
+    at_ms: int = field(validator=between(0))
+    member: str
+    back_after_ms: int | None = field(default=None, validator=between(0))
+
+
+@frozen(kw_only=True)
 class Pause:
     """A process is paused, as under SIGSTOP, and resumes without knowing of the pause."""
 
@@ -526,6 +541,7 @@ class Capacity:
 Event: TypeAlias = (
     Crash
     | Close
+    | HandOver
     | Pause
     | RollingRestart
     | Scale

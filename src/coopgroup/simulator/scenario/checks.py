@@ -32,6 +32,8 @@ from coopgroup.simulator.scenario import (
     DeleteTopic,
     Event,
     Flap,
+    HandOver,
+    How,
     Identity,
     MemberSet,
     Pause,
@@ -169,10 +171,12 @@ def _check_kip848(scenario: Scenario, place: int, one: MemberSet) -> None:
         skew = [one.clock_skew_ppm.low, one.clock_skew_ppm.high]
         _refuse(("members", place, "clock_skew_ppm"), skew, expected)
     names = {one.name, *_processes_ever(scenario, one)}
-    expected = f'members of coopgroup; client = "{one.client}" has no lease'
+    expected = f'members of coopgroup; client = "{one.client}" has no lease, and hands nothing over'
     for number, event in enumerate(scenario.events):
-        if isinstance(event, Pause) and event.member in names:
+        if isinstance(event, Pause | HandOver) and event.member in names:
             _refuse(("events", number, "member"), event.member, expected)
+        if isinstance(event, Scale) and event.how is How.HAND_OVER and event.members in names:
+            _refuse(("events", number, "members"), event.members, expected)
         if isinstance(event, Cut) and not names.isdisjoint(event.members):
             _refuse(("events", number, "members"), list(event.members), expected)
 
@@ -274,7 +278,7 @@ def _check_event(scenario: Scenario, number: int, event: Event, names: _Names) -
 def _check_event_members(number: int, event: Event, names: _Names) -> None:
     path = ("events", number)
     match event:
-        case Crash() | Close() | Pause() | Flap():
+        case Crash() | Close() | HandOver() | Pause() | Flap():
             _check_name((*path, "member"), event.member, {*names.processes, LEADER})
         case Scale():
             _check_name((*path, "members"), event.members, names.sets)

@@ -211,6 +211,7 @@ _OF_ALL: Final[dict[str, type]] = {
     "crash": values.Crash,
     "cut": values.Cut,
     "flap": values.Flap,
+    "hand_over": values.HandOver,
     "pause": values.Pause,
     "rolling_restart": values.RollingRestart,
     "scale": values.Scale,

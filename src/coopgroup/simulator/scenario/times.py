@@ -21,6 +21,7 @@ from coopgroup.simulator.scenario import (
     DeleteTopic,
     Event,
     Flap,
+    HandOver,
     MemberSet,
     Pause,
     Rate,
@@ -116,7 +117,7 @@ def processes_of(scenario: Scenario, names: tuple[str, ...], at_ms: int) -> tupl
 def event_end_ms(scenario: Scenario, event: Event) -> int:  # noqa: PLR0911 - one return a kind
     """Return the end of an event's last effect, for example the return of the last process."""
     match event:
-        case Crash() | Close():
+        case Crash() | Close() | HandOver():
             return event.at_ms + (event.back_after_ms or 0)
         case Pause() | Cut() | CoordinatorLost():
             return event.at_ms + event.for_ms

@@ -172,6 +172,24 @@ def test_target_stays_when_it_is_reached() -> None:
     assert placed(after)[0] == held
 
 
+def test_resource_on_its_way_takes_no_place_of_a_running_one() -> None:
+    """In rounds with warm-ups, the receiver of a move is shown as the owner."""
+    group = group_of(4, member("a", 0, fits=[]), member("b", 1, 2, 3, places=3))
+    receivers = np.array([1, 1, 1, 1], dtype=np.int32)
+    shown = group.view(owner=receivers, assignable=group.assignable)
+    assert placed(shown) == (
+        {"a": [], "b": [1, 2, 3]},
+        {("T", 0): "the member that it fits is full"},
+    )
+
+
+def test_owner_that_is_back_gets_its_resources_before_free_ones_are_placed() -> None:
+    group = group_of(4, member("a", places=2), member("b", 0, places=2))
+    owners = np.array([1, 0, 0, -1], dtype=np.int32)
+    shown = group.view(owner=owners, assignable=group.assignable)
+    assert placed(shown)[0] == {"a": [1, 2], "b": [0, 3]}
+
+
 def test_member_that_hands_over_is_not_asked_about() -> None:
     leaver = MemberClaim(
         member_id="a",

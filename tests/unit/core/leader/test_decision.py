@@ -339,13 +339,28 @@ def test_decide_round_when_no_member_has_room_goes_on_and_says_why() -> None:
         metadata=TopicMetadata(resources=orders(0, 1, 2, 3)),
         assignor=FunctionAssignor(function=two_places),
     )
-    round_, without_room = decided.records
-    assert without_room == WithoutRoom(
-        resources=orders(2, 3), reasons=("all places are taken", "too heavy")
-    )
+    round_, *without_room = decided.records
+    assert without_room == [
+        WithoutRoom(resources=orders(3), reasons=("all places are taken",)),
+        WithoutRoom(resources=orders(2), reasons=("too heavy",)),
+    ]
     assert isinstance(round_, RoundDecided)
     assert (round_.granted, round_.revoked, round_.gone) == (orders(0, 1), orders(2), EMPTY)
     assert not decided.refused
+
+
+def test_many_reasons_share_the_last_record() -> None:
+    def nowhere(group: GroupSnapshot, _: Int64Array) -> Placement:
+        reasons = {("orders", number): f"reason {number}" for number in range(12)}
+        return Placement(target=np.full_like(group.owner, NOBODY), no_room=reasons)
+
+    _, *told = decided_by(
+        claims=[claim("a")],
+        metadata=TopicMetadata(resources=orders(*range(12))),
+        assignor=FunctionAssignor(function=nowhere),
+    ).records
+    assert [len(one.resources) for one in told if isinstance(one, WithoutRoom)] == [1, 1, 1, 1, 8]
+    assert [len(one.reasons) for one in told if isinstance(one, WithoutRoom)] == [1, 1, 1, 1, 5]
 
 
 def test_decide_round_when_a_place_is_free_again_grants_what_had_none() -> None:

@@ -328,10 +328,14 @@ count = 3 -> client = "kip-848"; traits = {places = 4}
 count = 3 -> client = "kip-848"; clock_skew_ppm = 5
     members[0].clock_skew_ppm: got [5, 5], expected no value with client = "kip-848"
 count = 3 -> client = "kip-848"; [[events]]; kind="pause"; at_ms=5; member="worker"; for_ms=1
-    events[0].member: got 'worker', expected members of coopgroup; client = "kip-848" has no lease
+    events[0].member: got 'worker', expected members of coopgroup; client = "kip-848" has no lease,
+    and hands nothing over
+count = 3 -> client = "kip-848"; [[events]]; kind="hand_over"; at_ms=5; member="worker"
+    events[0].member: got 'worker', expected members of coopgroup; client = "kip-848" has no lease,
+    and hands nothing over
 count = 3 -> client = "kip-848"; [[events]]; kind="cut"; at_ms=5; members="worker"; for_ms=1
     events[0].members: got ['worker'], expected members of coopgroup; client = "kip-848" has no
-    lease
+    lease, and hands nothing over
 count = 3 -> count = 3; start_every_ms = 30000
     members[0].start_ms: got 0, expected all starts before duration_ms (60000), the last is at
     60000
