@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -89,23 +90,37 @@ class Crew:
         }
 
     def settle(self, wanted: set[Task], *names: str) -> dict[Task, str]:
-        """Wait until exactly these processes work on exactly these tasks; return who does."""
+        """Wait until exactly these tasks run, and nothing moves; return who works on each.
 
-        def is_settled() -> bool:
-            holders = self.holders()
-            if set(holders) != wanted or set(holders.values()) != set(names):
+        Args:
+            wanted: the tasks.
+            names: those who work, each on some of them; any processes without names.
+        """
+
+        def is_shared(holders: dict[Task, str]) -> bool:
+            return set(holders) == wanted and (not names or set(holders.values()) == set(names))
+
+        return self.rest(is_shared, f"{', '.join(names) or 'some'} share {len(wanted)} tasks")
+
+    def rest(self, condition: Callable[[dict[Task, str]], bool], what: str) -> dict[Task, str]:
+        """Wait until a condition holds, and nothing moves; return who works on each task."""
+
+        def is_at_rest() -> bool:
+            if not condition(self.holders()):
                 return False
             changes = [*self.rows("start"), *self.rows("stop")]
             newest_s = max(row["at_s"] for row in changes)
             return bool(self.rows("work")[-1]["at_s"] > newest_s + QUIET_S)
 
-        wait_for(is_settled, f"{', '.join(names)} share {len(wanted)} tasks", 90.0)
+        wait_for(is_at_rest, what, 90.0)
         return self.holders()
 
     def check_single_workers(self) -> None:
         """Fail if two processes worked on one task, or one process with an older token."""
         moments: dict[Task, list[Row]] = {}
         for row in self.rows("work"):
+            if row["token"] is None:  # the lease ended between the questions, so it did not work
+                continue
             moments.setdefault(row["task"], []).append(row)
         for rows in moments.values():
             for before, after in pairwise(rows):

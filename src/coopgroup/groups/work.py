@@ -453,7 +453,7 @@ class ResourceWork:
         """Do nothing: when the group is left, all work has been stopped before."""
 
     def take_catalogue(self) -> None:
-        """Continue what waited for the catalogue, and change what has another definition."""
+        """Continue starts that waited for the catalogue, and follow changed definitions."""
         with self._changing():
             known = self.known()
             for work in tuple(self._works.values()):
@@ -603,7 +603,7 @@ class ResourceWork:
         self._post_declines()
 
     def _post_declines(self) -> None:
-        """Tell the leaders; a member that takes part in warm-ups keeps what it declines.
+        """Tell the leaders; a member that takes part in warm-ups keeps declined resources.
 
         Its field has the warm-ups that it declines, which do not forbid a move. The resource would
         come back in each round.
@@ -612,7 +612,7 @@ class ResourceWork:
             self.driver.post(StartsDeclined(resources=ResourceSet.from_pairs(self._declines)))
 
     def _forget_declines(self, now: float) -> None:
-        """End what was declined long enough: this member gets it again, or tries it again."""
+        """End declines whose time is over; a resource that is still here is started again."""
         over = [one for one, (until_s, _) in self._declines.items() if now >= until_s]
         if not over:
             return
