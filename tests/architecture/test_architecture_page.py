@@ -7,7 +7,7 @@ from tests.architecture.tree import ROOT, SOURCE
 
 PAGE = ROOT / "docs" / "architecture.md"
 FILES_MAX = 19
-LINES_MAX = 4750
+LINES_MAX = 4850
 LINES_OFF_MAX = 40
 """How far a stated length may be from the real one, so that an edit need not touch the page."""
 
