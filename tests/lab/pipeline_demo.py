@@ -78,7 +78,7 @@ def _play(folder: Path, html: str | None) -> int:
     jars = connector_jars()
     build_session(jars=jars, extra=LIGHT)
     page = html or str(folder / "advice.html")
-    _advise(console, str(folder / CANNED.name), page)
+    _advise(console, str((folder / CANNED.name).resolve()), page)
     # SIGTERM ends the demonstration like Ctrl-C, so that no process stays behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with KafkaCluster() as cluster:

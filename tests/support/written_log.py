@@ -1,10 +1,10 @@
 """The records that the model of the group coordinator writes into `__consumer_offsets`.
 
 `WritingCoordinator` replaces the coordinator of a simulation. It appends to a `Log` what Kafka's
-coordinator appends, in the same order and bytes: commits, their tombstones, rounds of a classic
-group, and the records of a group of KIP-848 (keys 3 to 8, and 16). A conversion deletes the records
-of one protocol and writes those of the other. The log also has the truth: the members and owners
-after each change.
+coordinator appends, in the same order and bytes: commits, their tombstones, and the records of
+groups. A group of KIP-848 has the keys 3 to 8, and 16. A conversion deletes the records of one
+protocol and writes the records of the other protocol. The log also has the truth: the members and
+owners after each change.
 
 A simulation never creates a topic again under its name. So the topic `orders~2` of a simulation is
 written as `orders`, with another id.
@@ -90,7 +90,7 @@ def client_of(member_id: str) -> str:
 
 @define(kw_only=True)
 class Log:
-    """What a coordinator has written of one group.
+    """The records of one group, and the truth about it.
 
     Attributes:
         group: group id.
@@ -349,7 +349,7 @@ class WritingCoordinator(GroupCoordinator):
             assert isinstance(stored, ClassicGroup)
             state_ms = self._completed.pop(stored.generation, None)
             if state_ms is None:
-                # The state did not change: a static member has another id. Or nobody is left.
+                # The state did not change: a static member has another id. Or the group is empty.
                 is_same = isinstance(before, ClassicGroup) and bool(stored.seats)
                 state_ms = self._state_ms if is_same else at_ms
             log.classic(at_ms, stored, state_ms)
