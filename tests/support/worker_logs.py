@@ -19,7 +19,7 @@ from tests.architecture.tree import ROOT
 from tests.support.waiting import wait_for
 
 END_S = 30.0
-FRESH_S = 0.5
+FRESH_S = 1.5
 QUIET_S = 5.0  # longer than the pause between two moves of a policy
 Task = tuple[str, int]
 Row = dict[str, Any]
@@ -37,6 +37,8 @@ class Crew:
     example: str
     arguments: list[str]
     processes: dict[str, subprocess.Popen[bytes]] = field(factory=dict, init=False)
+    _rows: list[Row] = field(factory=list, init=False)
+    _offsets: dict[Path, int] = field(factory=dict, init=False)
 
     def __enter__(self) -> Self:
         return self
@@ -67,22 +69,36 @@ class Crew:
         self.processes[name].terminate()
         assert self.processes[name].wait(END_S) == 0
 
+    def read(self) -> None:
+        """Read the new lines of all logs; the files first, because they grow while it parses."""
+        new: list[bytes] = []
+        for path in self.folder.glob("*.jsonl"):
+            with path.open("rb") as log:
+                log.seek(self._offsets.get(path, 0))
+                content = log.read()
+            whole = content[: content.rfind(b"\n") + 1]  # the last line may be cut
+            self._offsets[path] = self._offsets.get(path, 0) + len(whole)
+            new += whole.splitlines()
+        for line in new:
+            row = json.loads(line)
+            self._rows.append({**row, "task": tuple(row["task"])})
+        self._rows.sort(key=lambda row: row["at_s"])
+
     def rows(self, event: str) -> list[Row]:
-        """Return the lines of an event, by time; `task` is a pair."""
-        rows = [
-            json.loads(line)
-            for path in self.folder.glob("*.jsonl")
-            for line in path.read_text().split("\n")[:-1]  # the last one may be cut
-        ]
-        found = [{**row, "task": tuple(row["task"])} for row in rows if row["event"] == event]
-        return sorted(found, key=lambda row: row["at_s"])
+        """Return the lines of an event so far, by time; `task` is a pair."""
+        self.read()
+        return self._of(event)
+
+    def _of(self, event: str) -> list[Row]:
+        return [row for row in self._rows if row["event"] == event]
 
     def holders(self) -> dict[Task, str]:
         """Return who worked last on each task, if that was a moment ago."""
-        rows = self.rows("work")
+        self.read()
+        rows = self._of("work")
         newest_s = rows[-1]["at_s"] if rows else 0.0
         recent = [row for row in rows if row["at_s"] > newest_s - FRESH_S]
-        ended = {(row["task"], row["worker"]): row["at_s"] for row in self.rows("stop")}
+        ended = {(row["task"], row["worker"]): row["at_s"] for row in self._of("stop")}
         return {
             row["task"]: row["worker"]
             for row in recent
@@ -104,16 +120,19 @@ class Crew:
 
     def rest(self, condition: Callable[[dict[Task, str]], bool], what: str) -> dict[Task, str]:
         """Wait until a condition holds, and nothing moves; return who works on each task."""
+        found: dict[Task, str] = {}
 
         def is_at_rest() -> bool:
-            if not condition(self.holders()):
+            holders = self.holders()
+            if not condition(holders):
                 return False
-            changes = [*self.rows("start"), *self.rows("stop")]
-            newest_s = max(row["at_s"] for row in changes)
-            return bool(self.rows("work")[-1]["at_s"] > newest_s + QUIET_S)
+            newest_s = max(row["at_s"] for row in [*self._of("start"), *self._of("stop")])
+            found.clear()
+            found.update(holders)
+            return bool(self._of("work")[-1]["at_s"] > newest_s + QUIET_S)
 
         wait_for(is_at_rest, what, 90.0)
-        return self.holders()
+        return found
 
     def check_single_workers(self) -> None:
         """Fail if two processes worked on one task, or one process with an older token."""
