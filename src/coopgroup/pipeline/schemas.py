@@ -292,7 +292,7 @@ WORK: Final = Table(
         topic=_STRING,
         partition=_INT,
         is_start=BooleanType(),  # the application began to work on the partition; else it stopped
-        reason=_STRING,  # reason of a stop: "revoked", "lost", "closed"
+        reason=_STRING,  # reason of a stop: "revoked", "lost", "closed", "changed"
         duration_ms=_LONG,  # length of a stop: callback and commit
         digest=_STRING,
     ),
