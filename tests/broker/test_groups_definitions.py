@@ -47,6 +47,11 @@ class Member:
     def stop(self, resource: GroupResource) -> None:
         self.calls.append(("stop", resource.name, resource.definition, resource.reason))
 
+    def runs(self) -> list[str]:
+        """Return what has started, and is held: a resource is held before its start."""
+        ended = {name: action != "start" for action, name, *_ in tuple(self.calls)}
+        return [name for name in self.held() if not ended.get(name, True)]
+
     def held(self) -> list[str]:
         return [one.name for one in self.group.held()]
 
@@ -89,7 +94,8 @@ class Crew:
         return member
 
     def shared(self, *names: str) -> bool:
-        held = [member.held() for member in self.members]
+        """Return whether exactly these run, each once, and each member runs some."""
+        held = [member.runs() for member in self.members]
         return sorted(name for one in held for name in one) == sorted(names) and all(held)
 
 
