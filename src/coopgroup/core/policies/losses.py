@@ -28,7 +28,7 @@ from coopgroup.core.policies.tables import LOSS_ACTIONS, LossAction
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from coopgroup.core.model import GroupMember, GroupSnapshot
+    from coopgroup.core.model import GroupSnapshot
     from coopgroup.core.model.resource_set import BoolArray, Int32Array
     from coopgroup.core.policies.facts import Unclaimed
     from coopgroup.core.policies.memory import PolicyState
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 #                            member, so it would stay without a share if another member got it
 #     holder has departed    a new loss of this holder
 #     holder is unknown      a loss of an unknown owner; this includes every loss for a leader that
-#                            did not lead the last round. A member that counts as the owner of a
-#                            part is its owner from then on
+#                            did not lead the last round. If it was granted to several members
+#                            that departed, each of them had a loss
 
 
 @frozen(kw_only=True, eq=False)
@@ -67,21 +67,17 @@ class LossCases:
         number: int32 (R,): number of each unclaimed resource's loss, `NOBODY` for none.
         holder: int32 (R,): holder in the last round that is present, if the resource is unclaimed;
             otherwise `NOBODY`.
-        dealt: int32 (R,): member that counts as the unknown owner of a lost resource, or `NOBODY`.
+        orphaned: bool (R,): lost by an unknown owner.
     """
 
     losses: tuple[Loss, ...]
     number: Int32Array
     holder: Int32Array
-    dealt: Int32Array
+    orphaned: BoolArray
 
 
 def find_cases(
-    group: GroupSnapshot,
-    context: RoundContext,
-    unclaimed: Unclaimed,
-    newcomers: Newcomers,
-    delay_ms: int,
+    group: GroupSnapshot, context: RoundContext, unclaimed: Unclaimed, delay_ms: int
 ) -> LossCases:
     """Find the losses of a round.
 
@@ -89,7 +85,6 @@ def find_cases(
         group: the group with R resources.
         context: context of the round.
         unclaimed: result of `find_unclaimed` for the group.
-        newcomers: new members of the group.
         delay_ms: how long a new loss waits for its owner.
     """
     losses: list[Loss] = []
@@ -101,11 +96,6 @@ def find_cases(
     if orphaned.any():
         number = np.where(orphaned, len(losses), number)
         losses.append(_loss_of_unknown(group, context, delay_ms))
-    dealt = newcomers.share_out(group, orphaned)
-    takers = numbers_in(dealt)
-    if takers.size:
-        number = np.where(dealt == NOBODY, number, len(losses) + np.searchsorted(takers, dealt))
-        losses.extend(_share_of(losses[-1], group.members[taker]) for taker in takers.tolist())
     order = sorted(
         range(len(losses)),
         key=lambda position: (losses[position].deadline_ms, losses[position].owner or ""),
@@ -116,7 +106,7 @@ def find_cases(
         losses=tuple(losses[position] for position in order),
         number=rank[number],
         holder=holder,
-        dealt=dealt,
+        orphaned=orphaned,
     )
 
 
@@ -169,6 +159,11 @@ def _of_state(
     ]
     number[(departed != NOBODY) & np.array([*proved, False])[number]] = NOBODY
     number[_of_larger_shares(state, departed, number)] = NOBODY
+    deadlines = np.full(len(state.members) + 1, context.now_ms + delay_ms)
+    shared = _of_several(state, departed, number)
+    known = np.array([*(loss.deadline_ms for loss in state.losses), 0])
+    np.minimum.at(deadlines, departed[shared], known[number[shared]])
+    number[shared] = NOBODY
     departed[number != NOBODY] = NOBODY
     # A static holder is never additional. It would stay without a share if the loss decided.
     holder = np.where(number != NOBODY, returned_numbers(group, state, there)[then], holder)
@@ -180,7 +175,7 @@ def _of_state(
         Loss(
             owner=state.members[owner],
             instance_id=instance_of.get(state.members[owner]),
-            deadline_ms=context.now_ms + delay_ms,
+            deadline_ms=int(deadlines[owner]),
         )
         for owner in owners.tolist()
     ]
@@ -208,6 +203,27 @@ def _of_larger_shares(state: PolicyState, departed: Int32Array, number: Int32Arr
     return larger
 
 
+def _of_several(state: PolicyState, departed: Int32Array, number: Int32Array) -> BoolArray:
+    """Return the resources of losses of an unknown owner that several members departed with.
+
+    Such a loss may have been granted as the shares of several members. If they depart before they
+    claim anything, the share of each is a loss of its own, with the same deadline. As one loss,
+    all shares would go to one newcomer.
+
+    Args:
+        state: the leader's memory of a last round with N members.
+        departed: int32 (R,): departed holder of each unclaimed resource.
+        number: int32 (R,): number of each resource's known loss.
+    """
+    unknown = np.array([one.owner is None and not one.given_late for one in state.losses] + [False])
+    open_ = np.flatnonzero(unknown[number] & (departed != NOBODY))
+    pairs = np.unique(np.stack([number[open_], departed[open_]]), axis=1)
+    several = np.bincount(pairs[0], minlength=unknown.size) > 1
+    found = np.zeros(number.size, dtype=np.bool_)
+    found[open_] = several[number[open_]]
+    return found
+
+
 def _loss_of_unknown(group: GroupSnapshot, context: RoundContext, delay_ms: int) -> Loss:
     """Return a loss that began before this leader looked, with the delay that members know.
 
@@ -220,14 +236,6 @@ def _loss_of_unknown(group: GroupSnapshot, context: RoundContext, delay_ms: int)
         instance_id=None,
         deadline_ms=context.now_ms + min([*remaining, delay_ms]),
     )
-
-
-def _share_of(loss: Loss, taker: GroupMember) -> Loss:
-    """Return the part of a loss of an unknown owner whose owner a member counts as.
-
-    As parts of one loss, the shares of two takers that both depart would go to one newcomer.
-    """
-    return attrs.evolve(loss, owner=taker.member_id, instance_id=taker.instance_id)
 
 
 # --- new members ----------------------------------------------------------------------------------
@@ -545,8 +553,8 @@ def follow_losses(
             joined=newcomers.any_but(()),
             expired=False,
         )
-    cases = find_cases(group, context, unclaimed, newcomers, delay_ms)
-    dealt = cases.dealt
+    cases = find_cases(group, context, unclaimed, delay_ms)
+    dealt = newcomers.share_out(group, cases.orphaned)
     open_ = (cases.holder == NOBODY) & (dealt == NOBODY)
     number = np.where(open_, cases.number, NOBODY)
     given, waiting, taken = _decide(group, context, cases, number, newcomers)
@@ -554,7 +562,11 @@ def follow_losses(
     # without a subscriber a resource cannot be assigned anyway
     urgent = numbers_in(number[waits & group.subscribed()])
     losses, lost = remembered_losses(
-        group, cases.losses, cases.number, waiting[cases.number], context.now_ms
+        group,
+        cases.losses,
+        cases.number,
+        waiting[cases.number] & (dealt == NOBODY),
+        context.now_ms,
     )
     certain = np.where(dealt == NOBODY, cases.holder, dealt)
     return Losses(

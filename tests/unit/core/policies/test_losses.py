@@ -9,7 +9,7 @@ import pytest
 
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.policies.facts import find_unclaimed
-from coopgroup.core.policies.losses import Newcomers, find_cases
+from coopgroup.core.policies.losses import find_cases
 from coopgroup.core.policies.policy import RoundContext
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy
 from tests.support.groups import claim, group_of
@@ -48,6 +48,20 @@ def test_newcomer_when_two_that_a_new_leader_took_for_owners_left_gets_the_share
     assert (len(drill.owned()["v"]), drill.timeout_ms) == (1, T1 - 10)
     drill.join("u").round(20)
     assert sorted(map(len, drill.owned().values())) == [1, 1, 1, 1]
+
+
+def test_newcomer_when_two_that_the_assignor_dealt_with_left_gets_the_share_of_one() -> None:
+    """Regression: two members joined a new leader that waited, and left before they claimed."""
+    drill = four()
+    drill.leave("A", "B", "C").round(0, leader="D")
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(1, 2, 3), T1)
+    drill.join("x").join("w").round(10)
+    assert sorted(map(len, drill.owned().values())) == [1, 1, 2]
+    drill.leave("x", "w").join("v").round(20)
+    assert len(drill.owned()["v"]) < 3
+    assert drill.timeout_ms == T1 - 20
+    drill.round(T1)
+    assert sorted(map(len, drill.owned().values())) == [2, 2]
 
 
 @pytest.mark.parametrize("proof", ["claimed", "kept for long"])
@@ -276,7 +290,5 @@ def test_loss_of_a_stranger_waits_for_what_members_know_of_losses(
     ]
     group = group_of({"T": range(5)}, *claims)
     context = RoundContext(leader_id="m0", generation=1, now_ms=1_000, state=None)
-    cases = find_cases(
-        group, context, find_unclaimed(group, context), Newcomers.of(group, context), DELAY_MS
-    )
+    cases = find_cases(group, context, find_unclaimed(group, context), DELAY_MS)
     assert [loss.deadline_ms for loss in cases.losses] == [1_000 + expected_ms]
