@@ -31,6 +31,13 @@ def tell(member_id, returns=False, process=None, member=1):
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
 """
+# A test may run where these are ignored, such as below nohup.
+NOTHING_IGNORED = """
+import os, signal, sys
+for number in (signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 KILLED = 128 + 9
 LINUX = sys.platform == "linux"
 
@@ -98,7 +105,8 @@ signal.signal(signal.{name}, lambda *_: sys.exit(7))
 os.kill(os.getppid(), signal.{name})
 signal.pause()
 """
-    assert supervised(worker) == (7, [], "")
+    before = (sys.executable, "-c", NOTHING_IGNORED)
+    assert supervised(worker, before=before) == (7, [], "")
 
 
 def test_signal_that_is_ignored_stays_ignored() -> None:

@@ -54,8 +54,10 @@ if TYPE_CHECKING:
 #                            member, so it would stay without a share if another member got it
 #     holder has departed    a new loss of this holder
 #     holder is unknown      a loss of an unknown owner; this includes every loss for a leader that
-#                            did not lead the last round. If it was granted to several members
-#                            that departed, each of them had a loss
+#                            did not lead the last round
+#     holder of a part       if the owner had returned when the part was granted, the departure of
+#                            the part's holder is a new loss, with the deadline of the known one;
+#                            the same if several holders of a loss of an unknown owner departed
 
 
 @frozen(kw_only=True, eq=False)
@@ -160,7 +162,7 @@ def _of_state(
     number[(departed != NOBODY) & np.array([*proved, False])[number]] = NOBODY
     number[_of_larger_shares(state, departed, number)] = NOBODY
     deadlines = np.full(len(state.members) + 1, context.now_ms + delay_ms)
-    shared = _of_several(state, departed, number)
+    shared = _of_others(state, departed, number)
     known = np.array([*(loss.deadline_ms for loss in state.losses), 0])
     np.minimum.at(deadlines, departed[shared], known[number[shared]])
     number[shared] = NOBODY
@@ -203,24 +205,35 @@ def _of_larger_shares(state: PolicyState, departed: Int32Array, number: Int32Arr
     return larger
 
 
-def _of_several(state: PolicyState, departed: Int32Array, number: Int32Array) -> BoolArray:
-    """Return the resources of losses of an unknown owner that several members departed with.
+def _of_others(state: PolicyState, departed: Int32Array, number: Int32Array) -> BoolArray:
+    """Return the resources of known losses that are the losses of other members: bool (R,).
 
-    Such a loss may have been granted as the shares of several members. If they depart before they
-    claim anything, the share of each is a loss of its own, with the same deadline. As one loss,
-    all shares would go to one newcomer.
+    A loss may have been granted as the shares of several members. If one of them departs before it
+    claims anything, its share is a loss of its own, with the same deadline, in two cases:
+
+    - The owner is unknown, and several members departed. As one loss, all shares would go to one
+      newcomer.
+    - The owner was back in that round, and has its share. It would get the other one on top.
 
     Args:
         state: the leader's memory of a last round with N members.
         departed: int32 (R,): departed holder of each unclaimed resource.
         number: int32 (R,): number of each resource's known loss.
     """
-    unknown = np.array([one.owner is None and not one.given_late for one in state.losses] + [False])
-    open_ = np.flatnonzero(unknown[number] & (departed != NOBODY))
+    place_of = {member: place for place, member in enumerate(state.members)}
+    place_of_instance = {instance: place_of[member] for member, instance in state.instance_ids}
+    back = [
+        place_of.get(one.owner or "", place_of_instance.get(one.instance_id or "", NOBODY))
+        for one in state.losses
+    ]
+    late = np.array([*(one.given_late for one in state.losses), True])
+    open_ = np.flatnonzero((departed != NOBODY) & ~late[number])
     pairs = np.unique(np.stack([number[open_], departed[open_]]), axis=1)
-    several = np.bincount(pairs[0], minlength=unknown.size) > 1
+    unknown = np.array([*(one.owner is None for one in state.losses), False])
+    several = unknown & (np.bincount(pairs[0], minlength=unknown.size) > 1)
+    owner = np.array([*back, NOBODY])[number[open_]]
     found = np.zeros(number.size, dtype=np.bool_)
-    found[open_] = several[number[open_]]
+    found[open_] = several[number[open_]] | ((owner != NOBODY) & (owner != departed[open_]))
     return found
 
 

@@ -64,6 +64,19 @@ def test_newcomer_when_two_that_the_assignor_dealt_with_left_gets_the_share_of_o
     assert sorted(map(len, drill.owned().values())) == [2, 2]
 
 
+def test_share_of_a_member_that_left_is_not_the_share_of_the_owner_that_is_back() -> None:
+    """Regression: the owner came with a newcomer, which left again; the owner got both shares."""
+    drill = Drill(policy=DeferredPolicy(scheduled_rebalance_timeout_ms=T1))
+    drill.join("L", topics=["U"]).join("p", instance_id="p").round(0)
+    drill.join("p'", instance_id="p").join("x").join("y").round(10)
+    assert sorted(map(len, drill.owned().values())) == [0, 1, 1, 2]
+    share = drill.owned()["x"]
+    drill.leave("x").round(20)
+    assert (drill.listed("lost"), drill.timeout_ms) == ({"T": share}, T1 - 10)
+    drill.round(10 + T1)
+    assert sorted(map(len, drill.owned().values())) == [0, 2, 2]
+
+
 @pytest.mark.parametrize("proof", ["claimed", "kept for long"])
 def test_deadline_when_a_returned_member_has_proved_itself_is_a_fresh_one(proof: str) -> None:
     """It claimed its assignment in a later round, or no round came within the delay."""
