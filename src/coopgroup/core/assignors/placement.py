@@ -152,7 +152,11 @@ class _Search:
                     if (declined is None or not declined[at, number])
                     and assignor.fits(one, resource)
                 ]
-        limits = [_limit(member, assignor.places(member)) for member in group.members]
+        asked = {at for pool in subscriber_pools(group) for at in pool.subscribers.tolist()}
+        limits = [
+            _limit(member, assignor.places(member)) if at in asked else 0
+            for at, member in enumerate(group.members)
+        ]
         finite = [limit for limit in limits if limit < math.inf]
         most = max(finite, default=1)
         return cls(
