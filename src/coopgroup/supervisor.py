@@ -47,7 +47,7 @@ _PASSED_ON: Final = (
     signal.SIGUSR2,
 )
 # After one of these, a worker that ends is not started again.
-_STOPS: Final = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
+_STOPS: Final = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 # A terminal sends these to all its foreground processes, so the worker has them already.
 _OF_TERMINALS: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
 # Python ignores these two, and a program would inherit that.
@@ -147,7 +147,7 @@ class Supervisor:
                 return
             try:
                 self._keep(line, ancillary)
-            except (ValueError, TypeError, LookupError):
+            except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
                 _say("a note of a member is unreadable; do both run the same version of coopgroup?")
 
     def _keep(self, line: bytes, ancillary: list[tuple[int, int, bytes]]) -> None:
@@ -190,7 +190,10 @@ class Supervisor:
             self._stops = self._stops or number in _STOPS
             if self._worker is None or (number in _OF_TERMINALS and _is_in_foreground()):
                 continue
-            os.kill(self._worker, number)  # not reaped yet, so the number is its own
+            try:
+                os.kill(self._worker, number)  # not reaped yet, so the number is its own
+            except OSError as error:  # another user's process, such as one below sudo
+                _say(f"signal {number} cannot be passed on: {error}")
 
     def _bury(self) -> None:
         """Reap all processes that have ended: also orphans, which process 1 inherits."""
@@ -201,6 +204,7 @@ class Supervisor:
                 return
             if process == 0:
                 return
+            self._strangers.discard(process)  # it is gone, and its notes still count
             self._read_notes()  # notes that were sent just before the death
             notes = self._notes.pop(process, {}).values()
             self._strangers.discard(process)
@@ -208,6 +212,7 @@ class Supervisor:
             self._leave_for([one for one in notes if not one.returns])
             if process == self._worker:
                 self._worker = None
+                self._pass_on()  # a stop that arrived just before the death
                 self._end_or_start_again(status, [one for one in notes if one.returns])
 
     def _leave_for(self, notes: list[_Note]) -> None:
@@ -232,14 +237,19 @@ class Supervisor:
     def _end_or_start_again(self, status: int, returning: list[_Note]) -> None:
         code = os.waitstatus_to_exitcode(status)
         self._status = code if code >= 0 else _STATUS_OF_SIGNALS - code
-        if code >= 0 or self._stops or not returning:
+        # A worker that dies of a signal to stop was stopped on purpose.
+        is_stopped = self._stops or -code in (*_STOPS, signal.SIGHUP)
+        if code >= 0 or is_stopped or not returning:
             return
         why = f"the worker was killed by signal {-code}"
         if time.monotonic() - self._began_s < _LIFE_S_MIN:
             _say(f"{why} within {_LIFE_S_MIN:.0f} s of its start, so it is not started again")
             return
         _say(f"{why}; it is started again, because it returns as {returning[0].member_id}")
-        self._start()
+        try:
+            self._start()
+        except OSError as error:  # helpers may still leave for other members
+            _say(f"it cannot be started: {error}")
 
 
 def _sender(ancillary: list[tuple[int, int, bytes]], said: int) -> int:
@@ -269,8 +279,10 @@ def _is_in_foreground() -> bool:
 
 
 def _say(what: str) -> None:
-    sys.stderr.write(f"coopgroup.supervisor: {what}\n")
-    sys.stderr.flush()
+    try:
+        os.write(2, f"coopgroup.supervisor: {what}\n".encode(errors="replace"))
+    except OSError:
+        pass  # the reader of the log has gone, and the worker lives on
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -163,9 +163,11 @@ MUTANTS: Final = (
     Mutant("what its owner may keep is taken", "policies.stage:stage_round",
            "turn=moves.chosen | leaving,", "turn=np.ones_like(keeps),"),
     Mutant("what was lost is given away at once", "policies.losses:_of_state",
-           "deadline_ms=context.now_ms + delay_ms,", "deadline_ms=context.now_ms,"),
+           "deadlines = np.full(len(state.members) + 1, context.now_ms + delay_ms)",
+           "deadlines = np.full(len(state.members) + 1, context.now_ms)"),
     Mutant("losses wait twice as long", "policies.losses:_of_state",
-           "deadline_ms=context.now_ms + delay_ms,", "deadline_ms=context.now_ms + 2 * delay_ms,"),
+           "deadlines = np.full(len(state.members) + 1, context.now_ms + delay_ms)",
+           "deadlines = np.full(len(state.members) + 1, context.now_ms + 2 * delay_ms)"),
     Mutant("every round restarts the delay", "policies.losses:remembered_losses",
            "given_ms=None if key % 2 else now_ms)",
            "given_ms=None if key % 2 else now_ms, "

@@ -111,7 +111,10 @@ def supervision(settings: ConsumerSettings, sink: TelemetrySink) -> Supervision 
     if not is_it:
         sink.warn("supervisor_unreachable", error=f"this process lacks the socket of {VARIABLE}")
         return None
-    if settings.connection.token_source is not None and "oauth_cb" in settings.librdkafka:
+    member = settings.member
+    returns = member.instance_id is not None or member.keeps_identity
+    has_callback = "oauth_cb" in settings.librdkafka
+    if settings.connection.token_source is not None and has_callback and not returns:
         sink.warn("supervisor_cannot_leave", why="oauth_cb gives tokens to this process only")
         return None
     return Supervision(settings, int(descriptor), sink)
