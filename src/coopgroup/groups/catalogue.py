@@ -44,8 +44,8 @@ class GroupResource(Resource):
         reason: why work ends: "moved", "deleted", "changed", "closing" or "lost"; "" otherwise.
     """
 
-    definition: Any = None
-    reason: str = ""
+    definition: Any
+    reason: str
 
     def __new__(cls, name: str, index: int, definition: object = None, reason: str = "") -> Self:
         """Make a resource for a callback."""
@@ -98,8 +98,6 @@ class Catalogue:
         Raises:
             ConfigurationError: a pair, a weight, a definition or the version is invalid.
         """
-        if not isinstance(resources, Iterable):
-            raise ConfigurationError("catalogue", resources, "(name, index) pairs")
         weight_of: dict[Resource, int] = {}
         for pair in resources:
             weight = resources[pair] if isinstance(resources, Mapping) else 1
@@ -139,8 +137,6 @@ class Catalogue:
             each = _weights_of(name, given)
             weights.update({(name, task): weight for task, weight in enumerate(each)})
         told = definitions or {}
-        if not isinstance(told, Mapping):
-            raise ConfigurationError("definitions", told, "a mapping of names of connectors")
         for unknown in told.keys() - tasks.keys():
             raise ConfigurationError("definition", unknown, _OF_A_RESOURCE)
         shared = {pair: told[pair[0]] for pair in weights if pair[0] in told}
@@ -173,12 +169,10 @@ def _marks(
     definitions: Mapping[tuple[str, int], object] | Mapping[Resource, object],
 ) -> dict[Resource, Mark]:
     """Keep definitions as text: the application may change its own objects in place."""
-    if not isinstance(definitions, Mapping):
-        raise ConfigurationError("definitions", definitions, "a mapping of resources")
     marks: dict[Resource, Mark] = {}
     texts: dict[int, tuple[object, bytes | str]] = {}  # tasks of a connector share one object
     for pair, given in definitions.items():
-        resource = _resource(pair)
+        resource = Resource(*pair) if isinstance(pair, tuple) else pair
         if resource not in weights:
             raise ConfigurationError("definition", pair, _OF_A_RESOURCE)
         if id(given) not in texts:

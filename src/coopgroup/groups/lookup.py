@@ -29,7 +29,7 @@ from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.model.resource_set import Int64Array
 from coopgroup.core.protocol.assignment import with_catalogue_version
-from coopgroup.core.session import RoundDecided, one_line
+from coopgroup.core.session import RoundDecided
 from coopgroup.groups.catalogue import EVERYTHING, INDEX_MIN, Catalogue, Weights
 from coopgroup.kafka.clock import now_s
 from coopgroup.worker import Worker
@@ -79,7 +79,7 @@ class CatalogueLookup:
             found = Catalogue.read(self.source())
             self._take(found)
         except BaseException as error:  # noqa: BLE001 -- the application's own; SystemExit, too
-            self.warn("catalogue_unavailable", error=one_line(error))
+            self.warn("catalogue_unavailable", error=repr(error))
         finally:
             self._one_look.release()
         if self.known is not before:
@@ -277,9 +277,7 @@ class CatalogueWatcher:
     def _ask(self, catalogue: Catalogue) -> None:
         """Request a round if the group shares other resources than the catalogue's."""
         if self.leads():
-            if self._is_shared(catalogue):
-                self._asked_for = None  # the list before may come again
-            elif catalogue.weights != self._asked_for:
+            if not self._is_shared(catalogue) and catalogue.weights != self._asked_for:
                 self._asked_for = catalogue.weights
                 self.post(RejoinRequested(reason="the catalogue changed"))
             return

@@ -169,8 +169,7 @@ class CatalogueTopic:
             message = self._consumer.poll(_STEP_S)
             if message is not None:
                 since_s = now_s()
-                # The end event of the read before may come first.
-                if self._take(message) and self._next >= end:
+                if self._take(message):
                     break
             elif self._next == self._end and now_s() >= since_s + _OPEN_S:
                 break

@@ -36,7 +36,7 @@ import enum
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -307,7 +307,7 @@ class ResourceWork:
     _is_closing: bool = field(default=False, init=False)
     _hands_over: bool = field(default=False, init=False)
     # Declined resources: until when, and the refusal.
-    _declines: dict[Resource, tuple[float, Decline, Mark]] = field(factory=dict, init=False)
+    _declines: dict[Resource, tuple[float, Decline]] = field(factory=dict, init=False)
     _read_again_s: float = field(default=math.inf, init=False)
     # Value of `waits_since_s` at the last warning about waiting calls.
     _warned_since_s: float = field(default=math.inf, init=False)
@@ -356,12 +356,11 @@ class ResourceWork:
             }
 
     def restart(self, resource: tuple[str, int]) -> bool:
-        """Start a resource again that has failed permanently or was declined; return whether."""
+        """Start a resource again that has failed permanently; return whether it had."""
         with self._changing():
             work = self._works.get(Resource(*resource))
-            if work is None or work.refusal is None:
+            if work is None or not isinstance(work.refusal, StartFailed):
                 return False
-            self._withdraw_declines([work.resource] if work.resource in self._declines else [])
             work.refusal = None
             self._go_on(work)
             return True
@@ -457,13 +456,6 @@ class ResourceWork:
         """Continue starts that waited for the catalogue, and follow changed definitions."""
         with self._changing():
             known = self.known()
-            if known is not None:  # a decline ends with the definition that caused it
-                others = [
-                    one
-                    for one, (*_, mark) in self._declines.items()
-                    if one not in known.resources or known.mark(one) != mark
-                ]
-                self._withdraw_declines(others)
             for work in tuple(self._works.values()):
                 if known is None or work.resource not in known.resources:
                     work.is_deleted = True
@@ -606,7 +598,7 @@ class ResourceWork:
     def _decline(self, work: Work, refusal: Decline) -> None:
         """Ask the group to give a resource to another member, for some time."""
         work.refusal = refusal
-        self._declines[work.resource] = now_s() + refusal.for_s, refusal, work.mark
+        self._declines[work.resource] = now_s() + refusal.for_s, refusal
         self._tell_refusal(work, refusal)
         self._post_declines()
 
@@ -621,17 +613,15 @@ class ResourceWork:
 
     def _forget_declines(self, now: float) -> None:
         """End declines whose time is over; a resource that is still here is started again."""
-        over = [one for one, (until_s, *_) in self._declines.items() if now >= until_s]
-        self._withdraw_declines(over)
-
-    def _withdraw_declines(self, resources: Collection[Resource]) -> None:
-        for resource in resources:
+        over = [one for one, (until_s, _) in self._declines.items() if now >= until_s]
+        if not over:
+            return
+        for resource in over:
             del self._declines[resource]
             work = self._works.get(resource)
             if work is not None and isinstance(work.refusal, Decline):
                 work.refusal = None  # no other member could have it
-        if resources:
-            self._post_declines()
+        self._post_declines()
 
     def _tell_refusal(self, work: Work, refusal: Decline | StartFailed) -> None:
         resources = ResourceSet.from_pairs([work.resource])
@@ -672,8 +662,8 @@ class ResourceWork:
             ends = action is Action.STOP or (
                 action is Action.CHANGE and self.callbacks.change is None
             )
-            if (ends or action is Action.CHANGE) and now_s() >= self.driver.lease_until_s:
-                # The process was frozen: a flush would run beside the next owner.
+            if ends and now_s() >= self.driver.lease_until_s:
+                # The process was frozen: a flush in `stop` would run beside the next owner.
                 work.is_stale, work.reason = True, StopReason.LOST
             abandons = action is Action.LOST and work.is_stale
             is_due = work.next_action is action and not self._awaits_catalogue(work, action)
@@ -723,10 +713,7 @@ class ResourceWork:
                 return callbacks.stop  # after a change, `start` follows
 
     def _refuse(self, work: Work, refusal: Decline | StartFailed) -> None:
-        # No retry is due any more; its past time would stay the time of the next reminder.
-        work.attempts, work.retry_at_s = 0, 0.0
         if work.wish is not Wish.RUN or work.is_changed:
-            self._tell_refusal(work, refusal)
             return  # it ends, or begins with another definition
         if isinstance(refusal, Decline):
             self._decline(work, refusal)
@@ -770,7 +757,7 @@ class ResourceWork:
             try:
                 on_error(failure)
             except BaseException as error:  # noqa: BLE001 -- there is nobody left to tell
-                self.warn("internal_error", error=one_line(error))
+                self.warn("internal_error", error=repr(error))
 
         self._calls.submit(URGENT, call)  # callbacks may block all other threads
 
@@ -820,7 +807,7 @@ class ResourceWork:
         try:
             self.write(record)
         except Exception as error:  # noqa: BLE001 -- the work goes on without the record
-            self.warn("internal_error", error=one_line(error))
+            self.warn("internal_error", error=repr(error))
 
     def _tell_started(self, work: Work) -> None:
         if work.runs and not work.is_told and not work.is_stale:
@@ -874,9 +861,7 @@ class ResourceWork:
 
     def _remind(self) -> None:
         due_s = [
-            work.retry_at_s
-            for work in self._works.values()
-            if work.attempts and not work.busy and math.isinf(work.waits_since_s)
+            work.retry_at_s for work in self._works.values() if work.attempts and not work.busy
         ]
         due_s += [
             work.began_s + self.limits.stop_s * (1.0 if work.is_warned else _WARN_SHARE)
@@ -884,7 +869,7 @@ class ResourceWork:
             if work.is_revoked
         ]
         due_s.append(self._read_again_s)
-        due_s += [until_s for until_s, *_ in self._declines.values()]
+        due_s += [until_s for until_s, _ in self._declines.values()]
         since_s = self._calls.waits_since_s
         if since_s != self._warned_since_s:
             due_s.append(since_s + _NO_THREAD_WARN_S)

@@ -45,7 +45,6 @@ class Bench:
         looks: how often the work wanted to read the catalogue.
         reported: errors that `on_error` received.
         reminder_s: time at which the work wants to be woken.
-        woken_s: the last such time at which it was woken.
     """
 
     hand: Hand
@@ -67,7 +66,6 @@ class Bench:
     has_warm: bool = True
     lease_until_s: float = math.inf
     reminder_s: float = math.inf
-    woken_s: float = math.inf
     work: ResourceWork = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -128,9 +126,9 @@ class Bench:
     def advance(self, seconds: float) -> None:
         """Let time pass, and wake the work when it wants to be woken."""
         until_s = self.hand.now_s + seconds
-        while self.woken_s != self.reminder_s <= until_s:  # once for each time, like the driver
+        while self.reminder_s <= until_s:
             self.hand.advance(max(0.0, self.reminder_s - self.hand.now_s))
-            self.woken_s = self.reminder_s
+            self.reminder_s = math.inf
             self.work.wake()
             self.hand.run()
         self.hand.advance(until_s - self.hand.now_s)

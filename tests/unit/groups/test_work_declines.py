@@ -61,35 +61,6 @@ def test_declined_resource_is_told_and_not_tried_again(declining: Bench) -> None
     assert [one.error for one in records] == ["Decline: no GPU is free"]
 
 
-@pytest.mark.parametrize("refusal", [Decline("no GPU is free"), StartFailed("no such plugin")])
-def test_member_is_woken_after_a_start_that_failed_and_was_then_refused(
-    bench: Bench, refusal: Exception
-) -> None:
-    """Regression: the past time of the retry stayed the member's reminder, so it never woke."""
-    bench.failures["start", HEAVY] = [OSError("no route"), refusal]
-    bench.failures["start", LIGHT] = [OSError("no route") for _ in range(12)]
-    bench.grant(BOTH)
-    bench.advance(600.0)
-    assert [one for _, one in bench.calls].count(LIGHT) == 13
-
-
-def test_decline_ends_with_the_definition_that_caused_it(bench: Bench) -> None:
-    """Regression: no member ran a connector for a day after its definition was corrected."""
-    bench.failures["start", HEAVY] = [Decline("no plugin jbdc here", for_s=86_400)]
-    bench.read(Catalogue.of([HEAVY], definitions={HEAVY: {"class": "jbdc"}}))
-    bench.grant(ONLY_HEAVY)
-    bench.read(Catalogue.of([HEAVY], definitions={HEAVY: {"class": "jdbc"}}))
-    assert declined(bench) == [ONLY_HEAVY, ResourceSet()]
-    assert bench.work.held() == ONLY_HEAVY
-
-
-def test_decline_can_be_withdrawn(declining: Bench) -> None:
-    assert declining.work.restart(HEAVY)
-    declining.hand.run()
-    assert declining.work.held() == BOTH
-    assert not declining.work.restart(HEAVY)
-
-
 def test_declined_resource_is_given_up_without_a_stop(declining: Bench) -> None:
     declining.put(REVOKE_HEAVY)
     assert declining.given_up() == [HEAVY]

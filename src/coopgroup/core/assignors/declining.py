@@ -68,9 +68,7 @@ class Passing:
             subscribers = members[group.subscribes(members, every)]
             takers = subscribers[~declined[subscribers, number]]
             target[number] = NOBODY
-            if self.has_limits:  # only the assignor knows whom it fits
-                no_room[_named(group, number)] = "the member that the assignor chose declines it"
-            elif group.owner[number] in takers:
+            if group.owner[number] in takers:
                 target[number] = group.owner[number]
             elif takers.size:
                 loads = np.bincount(target[target != NOBODY], minlength=members.size)

@@ -152,11 +152,7 @@ class _Search:
                     if (declined is None or not declined[at, number])
                     and assignor.fits(one, resource)
                 ]
-        asked = {at for pool in subscriber_pools(group) for at in pool.subscribers.tolist()}
-        limits = [
-            _limit(member, assignor.places(member)) if at in asked else 0
-            for at, member in enumerate(group.members)
-        ]
+        limits = [_limit(member, assignor.places(member)) for member in group.members]
         finite = [limit for limit in limits if limit < math.inf]
         most = max(finite, default=1)
         return cls(
