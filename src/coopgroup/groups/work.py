@@ -243,6 +243,11 @@ class Work:
         self.waits_since_s = math.inf
         self.attempts, self.retry_at_s = 0, 0.0
 
+    def refuse(self, refusal: Decline | StartFailed | None) -> None:
+        """Note a refusal, or its end; failures before it are no reason to wake any more."""
+        self.refusal = refusal
+        self.attempts, self.retry_at_s = 0, 0.0
+
     def finished(self, *, runs: bool) -> None:
         """Note that a callback has returned; another one may still hang."""
         self.runs = runs
@@ -361,7 +366,7 @@ class ResourceWork:
             work = self._works.get(Resource(*resource))
             if work is None or not isinstance(work.refusal, StartFailed):
                 return False
-            work.refusal = None
+            work.refuse(None)
             self._go_on(work)
             return True
 
@@ -597,7 +602,7 @@ class ResourceWork:
 
     def _decline(self, work: Work, refusal: Decline) -> None:
         """Ask the group to give a resource to another member, for some time."""
-        work.refusal = refusal
+        work.refuse(refusal)
         self._declines[work.resource] = now_s() + refusal.for_s, refusal
         self._tell_refusal(work, refusal)
         self._post_declines()
@@ -718,7 +723,7 @@ class ResourceWork:
         if isinstance(refusal, Decline):
             self._decline(work, refusal)
         else:
-            work.refusal = refusal
+            work.refuse(refusal)
             self._tell_refusal(work, refusal)
 
     def _back_off(self, work: Work, action: Action, error: BaseException, words: str) -> None:
@@ -860,8 +865,14 @@ class ResourceWork:
         return work.is_revoked and now >= work.began_s + share * self.limits.stop_s
 
     def _remind(self) -> None:
+        # The group wakes once for each value: a past one that stays would hide all others.
         due_s = [
-            work.retry_at_s for work in self._works.values() if work.attempts and not work.busy
+            work.retry_at_s
+            for work in self._works.values()
+            if work.attempts
+            and not work.busy
+            and work.next_action is not None
+            and math.isinf(work.waits_since_s)
         ]
         due_s += [
             work.began_s + self.limits.stop_s * (1.0 if work.is_warned else _WARN_SHARE)

@@ -199,3 +199,30 @@ def test_failed_resource_of_a_closing_process_needs_no_stop(failed: Bench) -> No
 def test_decline_for_no_time_is_refused(for_s: float) -> None:
     with pytest.raises(ConfigurationError, match=r"for_s: got .* expected seconds above 0"):
         Decline("why", for_s=for_s)
+
+
+@pytest.mark.parametrize("refusal", [StartFailed("no such table"), Decline("no GPU is free")])
+def test_refusal_after_a_failure_lets_other_work_be_woken(
+    bench: Bench, refusal: StartFailed | Decline
+) -> None:
+    bench.failures["start", HEAVY] = [OSError("down"), refusal]
+    bench.grant(ONLY_HEAVY)
+    bench.advance(5.0)
+    bench.failures["start", LIGHT] = [OSError("down")]
+    bench.grant(ONLY_LIGHT)
+    bench.advance(50.0)
+    assert bench.actions() == ["start", "start"]
+    assert bench.actions(LIGHT) == ["start", "start"]
+
+
+def test_failed_start_that_waits_for_a_catalogue_lets_other_work_be_woken(bench: Bench) -> None:
+    bench.failures["start", HEAVY] = [OSError("down")]
+    bench.grant(ONLY_HEAVY)
+    bench.catalogue = Catalogue.of(ONLY_LIGHT)
+    bench.hand.advance(1.5)
+    bench.work.wake()
+    bench.advance(29.0)
+    assert bench.looks > 50
+    bench.advance(5.0)
+    assert declined(bench) == [ONLY_HEAVY]
+    assert isinstance(bench.reported[-1].error, Decline)
