@@ -277,7 +277,9 @@ class CatalogueWatcher:
     def _ask(self, catalogue: Catalogue) -> None:
         """Request a round if the group shares other resources than the catalogue's."""
         if self.leads():
-            if not self._is_shared(catalogue) and catalogue.weights != self._asked_for:
+            if self._is_shared(catalogue):
+                self._asked_for = None  # the list may change, and come back
+            elif catalogue.weights != self._asked_for:
                 self._asked_for = catalogue.weights
                 self.post(RejoinRequested(reason="the catalogue changed"))
             return

@@ -299,6 +299,16 @@ def test_leader_asks_once_for_a_round_after_a_change(stage: Stage, content: Cata
     ]
 
 
+def test_leader_asks_again_for_a_list_that_came_back(stage: Stage) -> None:
+    stage.start()
+    for content in (SECOND, Catalogue.of([("a", 0)], version=3)):
+        stage.content = content
+        stage.looks(1)
+    stage.content = attrs.evolve(SECOND, version=4)
+    stage.looks(1)
+    assert stage.asked == ["the catalogue changed"] * 2
+
+
 def test_follower_gives_the_leader_time(stage: Stage) -> None:
     stage.leads = False
     stage.start()
