@@ -311,8 +311,8 @@ class ResourceWork:
     _works: dict[Resource, Work] = field(factory=dict, init=False)
     _is_closing: bool = field(default=False, init=False)
     _hands_over: bool = field(default=False, init=False)
-    # Declined resources: until when, and the refusal.
-    _declines: dict[Resource, tuple[float, Decline]] = field(factory=dict, init=False)
+    # Declined resources: until when, the refusal, and the definition then; None if not listed.
+    _declines: dict[Resource, tuple[float, Decline, Mark | None]] = field(factory=dict, init=False)
     _read_again_s: float = field(default=math.inf, init=False)
     # Value of `waits_since_s` at the last warning about waiting calls.
     _warned_since_s: float = field(default=math.inf, init=False)
@@ -361,13 +361,17 @@ class ResourceWork:
             }
 
     def restart(self, resource: tuple[str, int]) -> bool:
-        """Start a resource again that has failed permanently; return whether it had."""
+        """Withdraw a refusal, and start the resource if it is here; return if there was one."""
         with self._changing():
             work = self._works.get(Resource(*resource))
-            if work is None or not isinstance(work.refusal, StartFailed):
+            is_refused = work is not None and work.refusal is not None
+            if not is_refused and resource not in self._declines:
                 return False
-            work.refuse(None)
-            self._go_on(work)
+            self._withdraw([one for one in self._declines if one == resource])
+            if work is not None:
+                work.refuse(None)
+                self._go_on(work)
+            self._remind()
             return True
 
     def token(self, resource: tuple[str, int]) -> int | None:
@@ -461,6 +465,9 @@ class ResourceWork:
         """Continue starts that waited for the catalogue, and follow changed definitions."""
         with self._changing():
             known = self.known()
+            self._withdraw(
+                [one for one, (_, _, mark) in self._declines.items() if mark != self._listed(one)]
+            )
             for work in tuple(self._works.values()):
                 if known is None or work.resource not in known.resources:
                     work.is_deleted = True
@@ -603,7 +610,11 @@ class ResourceWork:
     def _decline(self, work: Work, refusal: Decline) -> None:
         """Ask the group to give a resource to another member, for some time."""
         work.refuse(refusal)
-        self._declines[work.resource] = now_s() + refusal.for_s, refusal
+        self._declines[work.resource] = (
+            now_s() + refusal.for_s,
+            refusal,
+            self._listed(work.resource),
+        )
         self._tell_refusal(work, refusal)
         self._post_declines()
 
@@ -618,15 +629,22 @@ class ResourceWork:
 
     def _forget_declines(self, now: float) -> None:
         """End declines whose time is over; a resource that is still here is started again."""
-        over = [one for one, (until_s, _) in self._declines.items() if now >= until_s]
-        if not over:
-            return
-        for resource in over:
+        self._withdraw([one for one, (until_s, *_) in self._declines.items() if now >= until_s])
+
+    def _withdraw(self, resources: list[Resource]) -> None:
+        """End declines; the next step of their work comes from the caller."""
+        for resource in resources:
             del self._declines[resource]
             work = self._works.get(resource)
             if work is not None and isinstance(work.refusal, Decline):
-                work.refusal = None  # no other member could have it
-        self._post_declines()
+                work.refuse(None)  # no other member could have it
+        if resources:
+            self._post_declines()
+
+    def _listed(self, resource: Resource) -> Mark | None:
+        """Return the present definition of a resource; None if the catalogue does not have it."""
+        known = self.known()
+        return known.mark(resource) if known is not None and resource in known.resources else None
 
     def _tell_refusal(self, work: Work, refusal: Decline | StartFailed) -> None:
         resources = ResourceSet.from_pairs([work.resource])
@@ -880,7 +898,7 @@ class ResourceWork:
             if work.is_revoked
         ]
         due_s.append(self._read_again_s)
-        due_s += [until_s for until_s, _ in self._declines.values()]
+        due_s += [until_s for until_s, *_ in self._declines.values()]
         since_s = self._calls.waits_since_s
         if since_s != self._warned_since_s:
             due_s.append(since_s + _NO_THREAD_WARN_S)

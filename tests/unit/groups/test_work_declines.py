@@ -149,6 +149,39 @@ def test_decline_is_void_if_the_definition_has_changed_meanwhile(bench: Bench) -
     assert bench.work.held() == BOTH
 
 
+def test_decline_ends_with_the_definition_that_caused_it(declining: Bench) -> None:
+    declining.read(Catalogue.of(BOTH, definitions={HEAVY: "right"}))
+    assert declined(declining) == [ONLY_HEAVY, ResourceSet()]
+    assert declining.work.held() == BOTH
+
+
+def test_decline_ends_with_the_resource(declining: Bench) -> None:
+    declining.put(REVOKE_HEAVY)
+    declining.read(Catalogue.of(BOTH, version=2))
+    assert declined(declining) == [ONLY_HEAVY]
+    declining.read(Catalogue.of(ONLY_LIGHT, version=3))
+    assert declined(declining) == [ONLY_HEAVY, ResourceSet()]
+
+
+def test_decline_for_want_of_a_catalogue_ends_when_it_lists_the_resource(bench: Bench) -> None:
+    bench.catalogue = Catalogue.of(ONLY_LIGHT)
+    bench.grant(BOTH)
+    bench.advance(31.0)
+    bench.read(Catalogue.of(ONLY_LIGHT))
+    assert declined(bench) == [ONLY_HEAVY]
+    bench.read(Catalogue.of(BOTH))
+    assert declined(bench) == [ONLY_HEAVY, ResourceSet()]
+    assert bench.work.held() == BOTH
+
+
+def test_restart_withdraws_a_decline(declining: Bench) -> None:
+    assert declining.work.restart(HEAVY)
+    declining.hand.run()
+    assert declined(declining) == [ONLY_HEAVY, ResourceSet()]
+    assert declining.work.held() == BOTH
+    assert not declining.work.restart(HEAVY)
+
+
 # --- permanent failures ---------------------------------------------------------------------------
 
 
