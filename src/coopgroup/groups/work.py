@@ -780,7 +780,7 @@ class ResourceWork:
             try:
                 on_error(failure)
             except BaseException as error:  # noqa: BLE001 -- there is nobody left to tell
-                self.warn("internal_error", error=repr(error))
+                self.warn("internal_error", error=one_line(error))
 
         self._calls.submit(URGENT, call)  # callbacks may block all other threads
 
@@ -830,7 +830,7 @@ class ResourceWork:
         try:
             self.write(record)
         except Exception as error:  # noqa: BLE001 -- the work goes on without the record
-            self.warn("internal_error", error=repr(error))
+            self.warn("internal_error", error=one_line(error))
 
     def _tell_started(self, work: Work) -> None:
         if work.runs and not work.is_told and not work.is_stale:
