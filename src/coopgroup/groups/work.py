@@ -685,7 +685,8 @@ class ResourceWork:
             ends = action is Action.STOP or (
                 action is Action.CHANGE and self.callbacks.change is None
             )
-            if ends and now_s() >= self.driver.lease_until_s:
+            touches = action in {Action.STOP, Action.CHANGE}
+            if touches and now_s() >= self.driver.lease_until_s:
                 # The process was frozen: a flush in `stop` would run beside the next owner.
                 work.is_stale, work.reason = True, StopReason.LOST
             abandons = action is Action.LOST and work.is_stale

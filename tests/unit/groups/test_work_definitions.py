@@ -354,3 +354,13 @@ def test_start_that_waits_for_a_thread_awaits_the_catalogue_of_a_later_grant(ben
     assert bench.calls == []
     bench.read(defined(2, heavy=2))
     assert heard(bench) == [("start", 2, "")]
+
+
+def test_change_after_the_lease_loses_the_resource(hand: Hand) -> None:
+    bench = Bench(hand, has_on_change=True)
+    bench.catalogue = defined(1, heavy=1)
+    bench.grant(ONLY_HEAVY)
+    bench.lease_until_s = hand.now_s
+    bench.read(defined(2, heavy=2))
+    assert bench.actions()[:2] == ["start", "lost"]
+    assert "change" not in bench.actions()
