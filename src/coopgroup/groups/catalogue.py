@@ -98,8 +98,9 @@ class Catalogue:
         Raises:
             ConfigurationError: a pair, a weight, a definition or the version is invalid.
         """
-        if not isinstance(resources, Iterable) or isinstance(resources, str | bytes):
-            raise ConfigurationError("resources of the catalogue", resources, "(name, index) pairs")
+        given: object = resources
+        if not isinstance(given, Iterable) or isinstance(given, str | bytes):
+            raise ConfigurationError("resources of the catalogue", given, "(name, index) pairs")
         weight_of: dict[Resource, int] = {}
         for pair in resources:
             weight = resources[pair] if isinstance(resources, Mapping) else 1

@@ -13,6 +13,8 @@ A declined warm-up does not forbid a move, so these members are left out.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from attrs import frozen
 
@@ -84,7 +86,7 @@ class Passing:
         return Placement(target=target, no_room=no_room) if no_room else target
 
 
-def _names_members(group: GroupSnapshot, target: object) -> bool:
+def _names_members(group: GroupSnapshot, target: Any) -> bool:  # noqa: ANN401 - an answer
     is_array = isinstance(target, np.ndarray) and np.issubdtype(target.dtype, np.integer)
     if not is_array or target.shape != (len(group.resources),):
         return False
