@@ -738,6 +738,7 @@ class ResourceWork:
 
     def _refuse(self, work: Work, refusal: Decline | StartFailed) -> None:
         if work.wish is not Wish.RUN or work.is_changed:
+            self._tell_refusal(work, refusal)
             return  # it ends, or begins with another definition
         if isinstance(refusal, Decline):
             self._decline(work, refusal)

@@ -113,6 +113,16 @@ def test_decline_of_a_resource_that_ends_meanwhile_tells_nothing(bench: Bench, h
     assert bench.work.works() == ()
 
 
+@pytest.mark.parametrize("refusal", [Decline("no GPU is free"), StartFailed("no such table")])
+def test_refusal_of_a_resource_that_ends_meanwhile_is_reported(
+    bench: Bench, refusal: Decline | StartFailed
+) -> None:
+    bench.failures["start", HEAVY] = [refusal]
+    bench.during["start", HEAVY] = partial(bench.put, REVOKE_HEAVY)
+    bench.grant(ONLY_HEAVY)
+    assert [one.error for one in bench.reported] == [refusal]
+
+
 def close(bench: Bench) -> None:
     assert not bench.work.close(0.0)
 
