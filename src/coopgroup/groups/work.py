@@ -203,6 +203,8 @@ class Work:
         refusal: why `start` refused it; None if it did not.
         waits_since_s: since when it waits for a newer catalogue; infinite if it does not.
         is_waiting_told: whether that wait has been reported.
+        is_changing: whether a callback for a changed definition is in progress.
+        is_overdue_told: whether a warning has said that this callback is overdue.
     """
 
     resource: Resource
@@ -223,6 +225,8 @@ class Work:
     reason: StopReason = StopReason.REVOKED
     began_s: float = 0.0
     is_warned: bool = False
+    is_changing: bool = False
+    is_overdue_told: bool = False
     attempts: int = 0
     retry_at_s: float = 0.0
 
@@ -488,7 +492,10 @@ class ResourceWork:
             for work in tuple(self._works.values()):
                 if self._stops_late(work, now, 1.0):
                     self._warn_later("stop_never_finished", resources=_said(work.resource))
-                    self._end_overdue(work)
+                    if work.is_revoked:
+                        self._end_overdue(work)
+                    else:  # it stays here: no other member waits for it
+                        work.is_overdue_told = True
                 elif not work.is_warned and self._stops_late(work, now, _WARN_SHARE):
                     work.is_warned = True
                     self._warn_later("stop_takes_long", resources=_said(work.resource))
@@ -566,7 +573,10 @@ class ResourceWork:
         work.busy += 1
         if action is Action.CHANGE:
             work.began_s = now_s()
+            work.is_changing, work.is_warned, work.is_overdue_told = True, False, False
         self._calls.submit(action.value, partial(self._run, work, action))
+        if action is Action.CHANGE:
+            self._remind()
 
     def _awaits_catalogue(self, work: Work, action: Action) -> bool:
         """Return whether a callback must wait until this member has read a newer catalogue."""
@@ -693,6 +703,7 @@ class ResourceWork:
             is_due = work.next_action is action and not self._awaits_catalogue(work, action)
             if not abandons and not is_due:
                 work.busy -= 1
+                work.is_changing = False
                 self._go_on(work)
                 return
             if action is Action.START:
@@ -709,6 +720,7 @@ class ResourceWork:
         words = "" if failure is None else one_line(failure)
         with self._changing():
             work.busy -= 1
+            work.is_changing = work.is_changing and action is not Action.CHANGE
             if failure is None:
                 work.finished(runs=action is Action.START or (action is Action.CHANGE and not ends))
                 if action is Action.CHANGE and ends:
@@ -881,8 +893,12 @@ class ResourceWork:
 
     # --- time -------------------------------------------------------------------------------------
 
+    def _is_timed(self, work: Work) -> bool:
+        is_changing = work.is_changing and work.wish is Wish.RUN and not work.is_overdue_told
+        return work.is_revoked or is_changing
+
     def _stops_late(self, work: Work, now: float, share: float) -> bool:
-        return work.is_revoked and now >= work.began_s + share * self.limits.stop_s
+        return self._is_timed(work) and now >= work.began_s + share * self.limits.stop_s
 
     def _remind(self) -> None:
         # The group wakes once for each value: a past one that stays would hide all others.
@@ -897,7 +913,7 @@ class ResourceWork:
         due_s += [
             work.began_s + self.limits.stop_s * (1.0 if work.is_warned else _WARN_SHARE)
             for work in self._works.values()
-            if work.is_revoked
+            if self._is_timed(work)
         ]
         due_s.append(self._read_again_s)
         due_s += [until_s for until_s, *_ in self._declines.values()]
@@ -926,7 +942,9 @@ class GroupWork:
             owned=ResourceSet.from_pairs(one.resource for one in works if one.wish is not Wish.END),
             revoking=ResourceSet.from_pairs(one.resource for one in stops),
             revoking_s=max((now - one.began_s for one in stops), default=0.0),
-            stuck=tuple(_stuck(one, now) for one in works if one.busy and not one.runs),
+            stuck=tuple(
+                _stuck(one, now) for one in works if one.busy and (one.is_changing or not one.runs)
+            ),
             failure="" if failure is None else failure.message,
         )
 
@@ -939,7 +957,7 @@ class GroupWork:
 
 
 def _stuck(work: Work, now: float) -> StuckPartition:
-    """Return a resource whose `start` has not returned; the limit decides whether it is stuck."""
+    """Return a resource whose `start` or change has not returned; the limit decides if it hangs."""
     return StuckPartition(
         topic=work.resource.name,
         partition=work.resource.index,
