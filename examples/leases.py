@@ -27,13 +27,13 @@ class Gpus(PlacementAssignor):
     name, evens_out = "gpus", False
 
     def fits(self, member: GroupMember, resource: ResourceToPlace) -> bool:  # noqa: D102
-        return member.traits["size"] == "large" or not resource.name.startswith("large")
+        return member.traits.get("size") == "large" or not resource.name.startswith("large")
 
     def places(self, member: GroupMember) -> int:  # noqa: D102
-        return int(member.traits["gpus"])
+        return int(member.traits.get("gpus", 0))
 
     def score(self, member: GroupMember, resource: ResourceToPlace) -> float:  # noqa: D102
-        return float(resource.name.startswith(member.traits["size"]))
+        return float(resource.name.startswith(member.traits.get("size", "small")))
 
 
 def say(event: str, job: Resource, at_s: float, token: int | None = None) -> None:

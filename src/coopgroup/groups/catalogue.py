@@ -44,8 +44,8 @@ class GroupResource(Resource):
         reason: why work ends: "moved", "deleted", "changed", "closing" or "lost"; "" otherwise.
     """
 
-    definition: Any
-    reason: str
+    definition: Any = None
+    reason: str = ""
 
     def __new__(cls, name: str, index: int, definition: object = None, reason: str = "") -> Self:
         """Make a resource for a callback."""
@@ -98,6 +98,9 @@ class Catalogue:
         Raises:
             ConfigurationError: a pair, a weight, a definition or the version is invalid.
         """
+        given: object = resources
+        if not isinstance(given, Iterable) or isinstance(given, str | bytes):
+            raise ConfigurationError("resources of the catalogue", given, "(name, index) pairs")
         weight_of: dict[Resource, int] = {}
         for pair in resources:
             weight = resources[pair] if isinstance(resources, Mapping) else 1
@@ -108,7 +111,7 @@ class Catalogue:
             weights=tuple(sorted(weight_of.items())),
             resources=ResourceSet.from_pairs(weight_of),
             version=version,
-            marks=_marks(weight_of, definitions or {}),
+            marks=_marks(weight_of, _mapping(definitions, "(name, index) pairs")),
         )
 
     @classmethod
@@ -136,7 +139,7 @@ class Catalogue:
             weights[name, INDEX_MIN] = 1
             each = _weights_of(name, given)
             weights.update({(name, task): weight for task, weight in enumerate(each)})
-        told = definitions or {}
+        told = _mapping(definitions, "names")
         for unknown in told.keys() - tasks.keys():
             raise ConfigurationError("definition", unknown, _OF_A_RESOURCE)
         shared = {pair: told[pair[0]] for pair in weights if pair[0] in told}
@@ -164,6 +167,12 @@ class Catalogue:
         return version is not None and (self.version is None or self.version < version)
 
 
+def _mapping(given: Mapping[Any, object] | None, keys: str) -> Mapping[Any, object]:
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigurationError("definitions", given, f"a mapping of {keys} to definitions")
+    return given or {}
+
+
 def _marks(
     weights: Mapping[Resource, int],
     definitions: Mapping[tuple[str, int], object] | Mapping[Resource, object],
@@ -172,7 +181,7 @@ def _marks(
     marks: dict[Resource, Mark] = {}
     texts: dict[int, tuple[object, bytes | str]] = {}  # tasks of a connector share one object
     for pair, given in definitions.items():
-        resource = Resource(*pair) if isinstance(pair, tuple) else pair
+        resource = _resource(pair)
         if resource not in weights:
             raise ConfigurationError("definition", pair, _OF_A_RESOURCE)
         if id(given) not in texts:

@@ -376,7 +376,7 @@ class CooperativeGroup:
         return self._work.failed()
 
     def restart(self, resource: tuple[str, int]) -> bool:
-        """Start a resource again whose `start` raised `StartFailed` here; return whether it had."""
+        """Start a resource again that `start` refused here; return whether it had."""
         return self._work.restart(resource)
 
     def warmups(self) -> tuple[Resource, ...]:

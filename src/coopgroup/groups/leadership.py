@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from coopgroup.core.assignors.sticky.assignor import StickyAssignor
 from coopgroup.core.model import Resource
-from coopgroup.errors import ConfigurationError
+from coopgroup.errors import ConfigurationError, Decline, StartFailed
 from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.group import CooperativeGroup
 from coopgroup.groups.peers import Peer
@@ -42,7 +42,8 @@ class Leadership:
         configuration: connection keys of `confluent_kafka`, `group.id` and coopgroup's own. Other
             keys have the defaults of a `CooperativeGroup`.
         name: name of the leadership; processes of one group may compete for one name only.
-        on_elected: called with the token, see `token`.
+        on_elected: called with the token, see `token`. If it raises `Decline` or `StartFailed`,
+            another process leads.
         on_lost: called without arguments.
         on_error: called with a `WorkFailure` for an exception of either callback, which is then
             called again.
@@ -220,7 +221,10 @@ class Leadership:
         with self._lock:
             self._changed.notify_all()
         if self._on_elected is not None and token is not None:
-            self._on_elected(token)
+            try:
+                self._on_elected(token)
+            except StartFailed as error:  # nobody could restart it here
+                raise Decline(str(error)) from error
 
     def _lost(self, resource: Resource) -> None:  # noqa: ARG002 - there is only one
         with self._lock:

@@ -29,7 +29,7 @@ from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.model.resource_set import Int64Array
 from coopgroup.core.protocol.assignment import with_catalogue_version
-from coopgroup.core.session import RoundDecided
+from coopgroup.core.session import RoundDecided, one_line
 from coopgroup.groups.catalogue import EVERYTHING, INDEX_MIN, Catalogue, Weights
 from coopgroup.kafka.clock import now_s
 from coopgroup.worker import Worker
@@ -79,7 +79,7 @@ class CatalogueLookup:
             found = Catalogue.read(self.source())
             self._take(found)
         except BaseException as error:  # noqa: BLE001 -- the application's own; SystemExit, too
-            self.warn("catalogue_unavailable", error=repr(error))
+            self.warn("catalogue_unavailable", error=one_line(error))
         finally:
             self._one_look.release()
         if self.known is not before:
@@ -244,17 +244,21 @@ class CatalogueWatcher:
         self._worker.close(_STOP_TIMEOUT_S)
 
     def _first(self) -> None:
-        self._say(self.lookup.look())
-        if not self._stopped:
-            self.post(SubscriptionChanged(topics=(EVERYTHING,)))
-        self._look_later()
+        try:
+            self._say(self.lookup.look())
+        finally:  # `look` runs the application's code, as far as its log handlers
+            if not self._stopped:
+                self.post(SubscriptionChanged(topics=(EVERYTHING,)))
+            self._look_later()
 
     def _look_later(self) -> None:
         self._worker.submit(self._look_again, after_s=self.refresh_ms / 1000)
 
     def _look_again(self) -> None:
-        self._look()
-        self._look_later()
+        try:
+            self._look()
+        finally:
+            self._look_later()
 
     def _look(self) -> None:
         self._is_wanted = False
@@ -277,7 +281,9 @@ class CatalogueWatcher:
     def _ask(self, catalogue: Catalogue) -> None:
         """Request a round if the group shares other resources than the catalogue's."""
         if self.leads():
-            if not self._is_shared(catalogue) and catalogue.weights != self._asked_for:
+            if self._is_shared(catalogue):
+                self._asked_for = None  # the list may change, and come back
+            elif catalogue.weights != self._asked_for:
                 self._asked_for = catalogue.weights
                 self.post(RejoinRequested(reason="the catalogue changed"))
             return

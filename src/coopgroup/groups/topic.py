@@ -169,7 +169,8 @@ class CatalogueTopic:
             message = self._consumer.poll(_STEP_S)
             if message is not None:
                 since_s = now_s()
-                if self._take(message):
+                # The end of the last read may arrive only now, behind which there are new records.
+                if self._take(message) and self._next >= end:
                     break
             elif self._next == self._end and now_s() >= since_s + _OPEN_S:
                 break

@@ -203,6 +203,8 @@ class Work:
         refusal: why `start` refused it; None if it did not.
         waits_since_s: since when it waits for a newer catalogue; infinite if it does not.
         is_waiting_told: whether that wait has been reported.
+        is_changing: whether a callback for a changed definition is in progress.
+        is_overdue_told: whether a warning has said that this callback is overdue.
     """
 
     resource: Resource
@@ -223,6 +225,8 @@ class Work:
     reason: StopReason = StopReason.REVOKED
     began_s: float = 0.0
     is_warned: bool = False
+    is_changing: bool = False
+    is_overdue_told: bool = False
     attempts: int = 0
     retry_at_s: float = 0.0
 
@@ -241,6 +245,11 @@ class Work:
         self.wish, self.reason, self.began_s = wish, reason, now_s()
         self.is_revoked = self.is_warned = False
         self.waits_since_s = math.inf
+        self.attempts, self.retry_at_s = 0, 0.0
+
+    def refuse(self, refusal: Decline | StartFailed | None) -> None:
+        """Note a refusal, or its end; failures before it are no reason to wake any more."""
+        self.refusal = refusal
         self.attempts, self.retry_at_s = 0, 0.0
 
     def finished(self, *, runs: bool) -> None:
@@ -306,8 +315,8 @@ class ResourceWork:
     _works: dict[Resource, Work] = field(factory=dict, init=False)
     _is_closing: bool = field(default=False, init=False)
     _hands_over: bool = field(default=False, init=False)
-    # Declined resources: until when, and the refusal.
-    _declines: dict[Resource, tuple[float, Decline]] = field(factory=dict, init=False)
+    # Declined resources: until when, the refusal, and the definition then; None if not listed.
+    _declines: dict[Resource, tuple[float, Decline, Mark | None]] = field(factory=dict, init=False)
     _read_again_s: float = field(default=math.inf, init=False)
     # Value of `waits_since_s` at the last warning about waiting calls.
     _warned_since_s: float = field(default=math.inf, init=False)
@@ -356,13 +365,17 @@ class ResourceWork:
             }
 
     def restart(self, resource: tuple[str, int]) -> bool:
-        """Start a resource again that has failed permanently; return whether it had."""
+        """Withdraw a refusal, and start the resource if it is here; return if there was one."""
         with self._changing():
             work = self._works.get(Resource(*resource))
-            if work is None or not isinstance(work.refusal, StartFailed):
+            is_refused = work is not None and work.refusal is not None
+            if not is_refused and resource not in self._declines:
                 return False
-            work.refusal = None
-            self._go_on(work)
+            self._withdraw([one for one in self._declines if one == resource])
+            if work is not None:
+                work.refuse(None)
+                self._go_on(work)
+            self._remind()
             return True
 
     def token(self, resource: tuple[str, int]) -> int | None:
@@ -456,6 +469,9 @@ class ResourceWork:
         """Continue starts that waited for the catalogue, and follow changed definitions."""
         with self._changing():
             known = self.known()
+            self._withdraw(
+                [one for one, (_, _, mark) in self._declines.items() if mark != self._listed(one)]
+            )
             for work in tuple(self._works.values()):
                 if known is None or work.resource not in known.resources:
                     work.is_deleted = True
@@ -476,7 +492,10 @@ class ResourceWork:
             for work in tuple(self._works.values()):
                 if self._stops_late(work, now, 1.0):
                     self._warn_later("stop_never_finished", resources=_said(work.resource))
-                    self._end_overdue(work)
+                    if work.is_revoked:
+                        self._end_overdue(work)
+                    else:  # it stays here: no other member waits for it
+                        work.is_overdue_told = True
                 elif not work.is_warned and self._stops_late(work, now, _WARN_SHARE):
                     work.is_warned = True
                     self._warn_later("stop_takes_long", resources=_said(work.resource))
@@ -554,7 +573,10 @@ class ResourceWork:
         work.busy += 1
         if action is Action.CHANGE:
             work.began_s = now_s()
+            work.is_changing, work.is_warned, work.is_overdue_told = True, False, False
         self._calls.submit(action.value, partial(self._run, work, action))
+        if action is Action.CHANGE:
+            self._remind()
 
     def _awaits_catalogue(self, work: Work, action: Action) -> bool:
         """Return whether a callback must wait until this member has read a newer catalogue."""
@@ -597,8 +619,12 @@ class ResourceWork:
 
     def _decline(self, work: Work, refusal: Decline) -> None:
         """Ask the group to give a resource to another member, for some time."""
-        work.refusal = refusal
-        self._declines[work.resource] = now_s() + refusal.for_s, refusal
+        work.refuse(refusal)
+        self._declines[work.resource] = (
+            now_s() + refusal.for_s,
+            refusal,
+            self._listed(work.resource),
+        )
         self._tell_refusal(work, refusal)
         self._post_declines()
 
@@ -613,15 +639,22 @@ class ResourceWork:
 
     def _forget_declines(self, now: float) -> None:
         """End declines whose time is over; a resource that is still here is started again."""
-        over = [one for one, (until_s, _) in self._declines.items() if now >= until_s]
-        if not over:
-            return
-        for resource in over:
+        self._withdraw([one for one, (until_s, *_) in self._declines.items() if now >= until_s])
+
+    def _withdraw(self, resources: list[Resource]) -> None:
+        """End declines; the next step of their work comes from the caller."""
+        for resource in resources:
             del self._declines[resource]
             work = self._works.get(resource)
             if work is not None and isinstance(work.refusal, Decline):
-                work.refusal = None  # no other member could have it
-        self._post_declines()
+                work.refuse(None)  # no other member could have it
+        if resources:
+            self._post_declines()
+
+    def _listed(self, resource: Resource) -> Mark | None:
+        """Return the present definition of a resource; None if the catalogue does not have it."""
+        known = self.known()
+        return known.mark(resource) if known is not None and resource in known.resources else None
 
     def _tell_refusal(self, work: Work, refusal: Decline | StartFailed) -> None:
         resources = ResourceSet.from_pairs([work.resource])
@@ -662,13 +695,15 @@ class ResourceWork:
             ends = action is Action.STOP or (
                 action is Action.CHANGE and self.callbacks.change is None
             )
-            if ends and now_s() >= self.driver.lease_until_s:
+            touches = action in {Action.STOP, Action.CHANGE}
+            if touches and now_s() >= self.driver.lease_until_s:
                 # The process was frozen: a flush in `stop` would run beside the next owner.
                 work.is_stale, work.reason = True, StopReason.LOST
             abandons = action is Action.LOST and work.is_stale
             is_due = work.next_action is action and not self._awaits_catalogue(work, action)
             if not abandons and not is_due:
                 work.busy -= 1
+                work.is_changing = False
                 self._go_on(work)
                 return
             if action is Action.START:
@@ -685,6 +720,7 @@ class ResourceWork:
         words = "" if failure is None else one_line(failure)
         with self._changing():
             work.busy -= 1
+            work.is_changing = work.is_changing and action is not Action.CHANGE
             if failure is None:
                 work.finished(runs=action is Action.START or (action is Action.CHANGE and not ends))
                 if action is Action.CHANGE and ends:
@@ -714,11 +750,12 @@ class ResourceWork:
 
     def _refuse(self, work: Work, refusal: Decline | StartFailed) -> None:
         if work.wish is not Wish.RUN or work.is_changed:
+            self._tell_refusal(work, refusal)
             return  # it ends, or begins with another definition
         if isinstance(refusal, Decline):
             self._decline(work, refusal)
         else:
-            work.refusal = refusal
+            work.refuse(refusal)
             self._tell_refusal(work, refusal)
 
     def _back_off(self, work: Work, action: Action, error: BaseException, words: str) -> None:
@@ -757,7 +794,7 @@ class ResourceWork:
             try:
                 on_error(failure)
             except BaseException as error:  # noqa: BLE001 -- there is nobody left to tell
-                self.warn("internal_error", error=repr(error))
+                self.warn("internal_error", error=one_line(error))
 
         self._calls.submit(URGENT, call)  # callbacks may block all other threads
 
@@ -807,7 +844,7 @@ class ResourceWork:
         try:
             self.write(record)
         except Exception as error:  # noqa: BLE001 -- the work goes on without the record
-            self.warn("internal_error", error=repr(error))
+            self.warn("internal_error", error=one_line(error))
 
     def _tell_started(self, work: Work) -> None:
         if work.runs and not work.is_told and not work.is_stale:
@@ -856,20 +893,30 @@ class ResourceWork:
 
     # --- time -------------------------------------------------------------------------------------
 
+    def _is_timed(self, work: Work) -> bool:
+        is_changing = work.is_changing and work.wish is Wish.RUN and not work.is_overdue_told
+        return work.is_revoked or is_changing
+
     def _stops_late(self, work: Work, now: float, share: float) -> bool:
-        return work.is_revoked and now >= work.began_s + share * self.limits.stop_s
+        return self._is_timed(work) and now >= work.began_s + share * self.limits.stop_s
 
     def _remind(self) -> None:
+        # The group wakes once for each value: a past one that stays would hide all others.
         due_s = [
-            work.retry_at_s for work in self._works.values() if work.attempts and not work.busy
+            work.retry_at_s
+            for work in self._works.values()
+            if work.attempts
+            and not work.busy
+            and work.next_action is not None
+            and math.isinf(work.waits_since_s)
         ]
         due_s += [
             work.began_s + self.limits.stop_s * (1.0 if work.is_warned else _WARN_SHARE)
             for work in self._works.values()
-            if work.is_revoked
+            if self._is_timed(work)
         ]
         due_s.append(self._read_again_s)
-        due_s += [until_s for until_s, _ in self._declines.values()]
+        due_s += [until_s for until_s, *_ in self._declines.values()]
         since_s = self._calls.waits_since_s
         if since_s != self._warned_since_s:
             due_s.append(since_s + _NO_THREAD_WARN_S)
@@ -895,7 +942,9 @@ class GroupWork:
             owned=ResourceSet.from_pairs(one.resource for one in works if one.wish is not Wish.END),
             revoking=ResourceSet.from_pairs(one.resource for one in stops),
             revoking_s=max((now - one.began_s for one in stops), default=0.0),
-            stuck=tuple(_stuck(one, now) for one in works if one.busy and not one.runs),
+            stuck=tuple(
+                _stuck(one, now) for one in works if one.busy and (one.is_changing or not one.runs)
+            ),
             failure="" if failure is None else failure.message,
         )
 
@@ -908,7 +957,7 @@ class GroupWork:
 
 
 def _stuck(work: Work, now: float) -> StuckPartition:
-    """Return a resource whose `start` has not returned; the limit decides whether it is stuck."""
+    """Return a resource whose `start` or change has not returned; the limit decides if it hangs."""
     return StuckPartition(
         topic=work.resource.name,
         partition=work.resource.index,

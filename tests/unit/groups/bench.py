@@ -66,6 +66,7 @@ class Bench:
     has_warm: bool = True
     lease_until_s: float = math.inf
     reminder_s: float = math.inf
+    _reminded_s: float = field(default=math.inf, init=False)
     work: ResourceWork = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -124,11 +125,11 @@ class Bench:
         self.put(GrantResources(resources=resources))
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and wake the work when it wants to be woken."""
+        """Let time pass, and wake the work as its driver does: once for each wanted time."""
         until_s = self.hand.now_s + seconds
-        while self.reminder_s <= until_s:
+        while self.reminder_s <= until_s and self.reminder_s != self._reminded_s:
             self.hand.advance(max(0.0, self.reminder_s - self.hand.now_s))
-            self.reminder_s = math.inf
+            self._reminded_s = self.reminder_s
             self.work.wake()
             self.hand.run()
         self.hand.advance(until_s - self.hand.now_s)

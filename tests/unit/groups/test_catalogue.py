@@ -7,7 +7,7 @@ import pytest
 
 from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.errors import ConfigurationError
-from coopgroup.groups import Catalogue
+from coopgroup.groups import Catalogue, GroupResource
 
 PAIRS = [("sink", 1), ("sink", -1), ("sink", 0)]
 
@@ -48,14 +48,28 @@ def test_definitions_are_kept_beside_the_list() -> None:
         ({("sink", 7): 1}, "definition: got ('sink', 7), expected the definition of a resource"),
         ({("sink", 0): {1, 2}}, "definition of ('sink', 0): got {1, 2}, expected bytes or JSON"),
         ({("sink", 0): float("nan")}, "got nan, expected bytes or JSON"),
+        ({("sink",): 1}, "resource: got ('sink',), expected a (name, index) pair"),
+        ([1], "definitions: got [1], expected a mapping of (name, index) pairs to definitions"),
     ],
 )
-def test_invalid_definition_is_refused(
-    definitions: dict[tuple[str, int], object], message: str
-) -> None:
+def test_invalid_definition_is_refused(definitions: Any, message: str) -> None:  # noqa: ANN401
     with pytest.raises(ConfigurationError) as refused:
         Catalogue.of(PAIRS, definitions=definitions)
     assert message in str(refused.value)
+
+
+def test_what_is_no_collection_is_refused() -> None:
+    no_list: Any = 5
+    with pytest.raises(ConfigurationError, match="resources of the catalogue: got 5, expected"):
+        Catalogue.of(no_list)
+    names: Any = ["sink"]
+    with pytest.raises(ConfigurationError, match="expected a mapping of names to def"):
+        Catalogue.of_connectors({"sink": 1}, definitions=names)
+
+
+def test_resource_that_was_made_from_another_one_has_no_definition() -> None:
+    made = GroupResource("sink", 0, {"x": 1}, "moved")._replace(index=1)
+    assert (made, made.definition, made.reason) == (("sink", 1), None, "")
 
 
 def test_definition_of_an_unknown_connector_is_refused() -> None:

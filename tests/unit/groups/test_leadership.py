@@ -13,7 +13,8 @@ from coopgroup.core.member.effects import GrantResources
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.session import Session
-from coopgroup.errors import ConfigurationError
+from coopgroup.errors import ConfigurationError, Decline, StartFailed
+from coopgroup.groups.work import WorkFailure
 from tests.support.by_hand import Hand
 from tests.support.inner import inner
 
@@ -77,4 +78,25 @@ def test_election_after_its_lease_is_reported(hand: Hand, monkeypatch: pytest.Mo
     driver.lease_until_s = hand.now_s + 4.0
     assert leadership.wait_lost(10.0)
     assert hand.now_s == pytest.approx(driver.lease_until_s, abs=0.1)
+    leadership.close()
+
+
+def test_leader_that_cannot_lead_gives_its_place_to_another(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would keep the leadership for ever, and nobody could restart it."""
+
+    def fail(_: int) -> None:
+        raise StartFailed("no such table")
+
+    failures = list[WorkFailure]()
+    leadership = Leadership(SETTINGS, on_elected=fail, on_error=failures.append)
+    driver, work = inner(leadership, "_group", "_driver"), inner(leadership, "_group", "_work")
+    member = replaced(driver.member, claim_generation=3)
+    monkeypatch.setattr(driver, "_session", Session(member=member))
+    driver.lease_until_s = math.inf
+    work.put(GrantResources(resources=ResourceSet.from_pairs([("leader", 0)])))
+    hand.run()
+    assert [repr(one.error) for one in failures] == [repr(Decline("no such table"))]
+    assert work.failed() == {}
     leadership.close()

@@ -11,7 +11,7 @@ from attrs import define, field
 from coopgroup.assignors import StickyAssignor
 from coopgroup.core.leader import NO_LAGS, TopicMetadata, lead
 from coopgroup.core.member import Member, MemberConfig, new_member
-from coopgroup.core.member.events import CatalogueSeen, RejoinRequested
+from coopgroup.core.member.events import CatalogueSeen, RejoinRequested, SubscriptionChanged
 from coopgroup.core.member.parts import LastAssignment, LastJoin
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
@@ -159,6 +159,21 @@ def test_catalogue_that_cannot_be_read_is_the_last_one() -> None:
     assert source.warned[-1].startswith("catalogue_unavailable: ConfigurationError")
 
 
+class Mute(Exception):  # noqa: N818
+    """An exception of an application that fails to show itself."""
+
+    def __repr__(self) -> str:
+        raise ValueError("no words")
+
+    __str__ = __repr__
+
+
+def test_catalogue_whose_error_shows_nothing_is_the_last_one() -> None:
+    source = Source(content=Mute())
+    assert source.lookup().look() is None
+    assert source.warned == ["catalogue_unavailable: Mute: …"]
+
+
 def test_look_when_an_earlier_one_hangs_does_not_join_it() -> None:
     """A hanging application costs one thread, not one per round."""
     source, found = Source(), list[Catalogue | None]()
@@ -299,6 +314,16 @@ def test_leader_asks_once_for_a_round_after_a_change(stage: Stage, content: Cata
     ]
 
 
+def test_leader_asks_again_for_a_list_that_came_back(stage: Stage) -> None:
+    stage.start()
+    for content in (SECOND, Catalogue.of([("a", 0)], version=3)):
+        stage.content = content
+        stage.looks(1)
+    stage.content = attrs.evolve(SECOND, version=4)
+    stage.looks(1)
+    assert stage.asked == ["the catalogue changed"] * 2
+
+
 def test_follower_gives_the_leader_time(stage: Stage) -> None:
     stage.leads = False
     stage.start()
@@ -361,6 +386,22 @@ def test_look_when_the_application_knows_of_a_change_is_at_once(stage: Stage) ->
     assert len(stage.hand.jobs("coopgroup-catalogue")) == 2  # one look, and the next regular one
     stage.hand.run()
     assert len(stage.asked) == 1
+
+
+def test_watcher_joins_and_reads_again_after_any_failure(stage: Stage) -> None:
+    def fail() -> None:
+        raise OSError("a handler of the log")
+
+    stage.lookup.on_read = fail
+    with pytest.raises(OSError, match="a handler"):
+        stage.start()
+    assert stage.posted == [SubscriptionChanged(topics=("*",))]
+    stage.content = SECOND
+    with pytest.raises(OSError, match="a handler"):
+        stage.looks(1)
+    stage.lookup.on_read = lambda: None
+    stage.looks(1)
+    assert CatalogueSeen(version=2) in stage.posted
 
 
 def test_watcher_that_is_stopped_looks_no_more(stage: Stage) -> None:

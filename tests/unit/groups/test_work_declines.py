@@ -113,6 +113,16 @@ def test_decline_of_a_resource_that_ends_meanwhile_tells_nothing(bench: Bench, h
     assert bench.work.works() == ()
 
 
+@pytest.mark.parametrize("refusal", [Decline("no GPU is free"), StartFailed("no such table")])
+def test_refusal_of_a_resource_that_ends_meanwhile_is_reported(
+    bench: Bench, refusal: Decline | StartFailed
+) -> None:
+    bench.failures["start", HEAVY] = [refusal]
+    bench.during["start", HEAVY] = partial(bench.put, REVOKE_HEAVY)
+    bench.grant(ONLY_HEAVY)
+    assert [one.error for one in bench.reported] == [refusal]
+
+
 def close(bench: Bench) -> None:
     assert not bench.work.close(0.0)
 
@@ -147,6 +157,39 @@ def test_decline_is_void_if_the_definition_has_changed_meanwhile(bench: Bench) -
     bench.grant(BOTH)
     assert declined(bench) == []
     assert bench.work.held() == BOTH
+
+
+def test_decline_ends_with_the_definition_that_caused_it(declining: Bench) -> None:
+    declining.read(Catalogue.of(BOTH, definitions={HEAVY: "right"}))
+    assert declined(declining) == [ONLY_HEAVY, ResourceSet()]
+    assert declining.work.held() == BOTH
+
+
+def test_decline_ends_with_the_resource(declining: Bench) -> None:
+    declining.put(REVOKE_HEAVY)
+    declining.read(Catalogue.of(BOTH, version=2))
+    assert declined(declining) == [ONLY_HEAVY]
+    declining.read(Catalogue.of(ONLY_LIGHT, version=3))
+    assert declined(declining) == [ONLY_HEAVY, ResourceSet()]
+
+
+def test_decline_for_want_of_a_catalogue_ends_when_it_lists_the_resource(bench: Bench) -> None:
+    bench.catalogue = Catalogue.of(ONLY_LIGHT)
+    bench.grant(BOTH)
+    bench.advance(31.0)
+    bench.read(Catalogue.of(ONLY_LIGHT))
+    assert declined(bench) == [ONLY_HEAVY]
+    bench.read(Catalogue.of(BOTH))
+    assert declined(bench) == [ONLY_HEAVY, ResourceSet()]
+    assert bench.work.held() == BOTH
+
+
+def test_restart_withdraws_a_decline(declining: Bench) -> None:
+    assert declining.work.restart(HEAVY)
+    declining.hand.run()
+    assert declined(declining) == [ONLY_HEAVY, ResourceSet()]
+    assert declining.work.held() == BOTH
+    assert not declining.work.restart(HEAVY)
 
 
 # --- permanent failures ---------------------------------------------------------------------------
@@ -199,3 +242,30 @@ def test_failed_resource_of_a_closing_process_needs_no_stop(failed: Bench) -> No
 def test_decline_for_no_time_is_refused(for_s: float) -> None:
     with pytest.raises(ConfigurationError, match=r"for_s: got .* expected seconds above 0"):
         Decline("why", for_s=for_s)
+
+
+@pytest.mark.parametrize("refusal", [StartFailed("no such table"), Decline("no GPU is free")])
+def test_refusal_after_a_failure_lets_other_work_be_woken(
+    bench: Bench, refusal: StartFailed | Decline
+) -> None:
+    bench.failures["start", HEAVY] = [OSError("down"), refusal]
+    bench.grant(ONLY_HEAVY)
+    bench.advance(5.0)
+    bench.failures["start", LIGHT] = [OSError("down")]
+    bench.grant(ONLY_LIGHT)
+    bench.advance(50.0)
+    assert bench.actions() == ["start", "start"]
+    assert bench.actions(LIGHT) == ["start", "start"]
+
+
+def test_failed_start_that_waits_for_a_catalogue_lets_other_work_be_woken(bench: Bench) -> None:
+    bench.failures["start", HEAVY] = [OSError("down")]
+    bench.grant(ONLY_HEAVY)
+    bench.catalogue = Catalogue.of(ONLY_LIGHT)
+    bench.hand.advance(1.5)
+    bench.work.wake()
+    bench.advance(29.0)
+    assert bench.looks > 50
+    bench.advance(5.0)
+    assert declined(bench) == [ONLY_HEAVY]
+    assert isinstance(bench.reported[-1].error, Decline)

@@ -18,6 +18,7 @@ from coopgroup.core.member.parts import LastAssignment
 from coopgroup.core.model import ResourceSet
 from coopgroup.errors import StartFailed
 from coopgroup.groups.catalogue import Catalogue, GroupResource
+from coopgroup.groups.work import GroupWork
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 from tests.support.by_hand import Hand
 from tests.unit.groups.bench import (
@@ -354,3 +355,35 @@ def test_start_that_waits_for_a_thread_awaits_the_catalogue_of_a_later_grant(ben
     assert bench.calls == []
     bench.read(defined(2, heavy=2))
     assert heard(bench) == [("start", 2, "")]
+
+
+def test_change_after_the_lease_loses_the_resource(hand: Hand) -> None:
+    bench = Bench(hand, has_on_change=True)
+    bench.catalogue = defined(1, heavy=1)
+    bench.grant(ONLY_HEAVY)
+    bench.lease_until_s = hand.now_s
+    bench.read(defined(2, heavy=2))
+    assert bench.actions()[:2] == ["start", "lost"]
+    assert "change" not in bench.actions()
+
+
+@pytest.mark.parametrize("has_on_change", [False, True])
+def test_change_that_hangs_is_told_and_shown(hand: Hand, *, has_on_change: bool) -> None:
+    bench = Bench(hand, has_on_change=has_on_change)
+    bench.catalogue = defined(1, heavy=1)
+    bench.grant(ONLY_HEAVY)
+
+    def hang() -> None:
+        for seconds in (STOP_S / 2, STOP_S / 2, STOP_S):
+            hand.advance(seconds)
+            assert bench.reminder_s <= hand.now_s or seconds == STOP_S
+            bench.work.wake()
+        assert bench.warned == ["stop_takes_long", "stop_never_finished"]
+        (stuck,) = GroupWork(bench.work).read().stuck
+        assert (stuck.topic, stuck.since_s) == ("heavy", 2 * STOP_S)
+
+    bench.during["change" if has_on_change else "stop", HEAVY] = hang
+    bench.read(defined(2, heavy=2))
+    bench.check()
+    assert GroupWork(bench.work).read().stuck == ()
+    assert bench.work.token(HEAVY) == 3

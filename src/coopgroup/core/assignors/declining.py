@@ -4,13 +4,16 @@ A member whose `start` raised `Decline` tells so with each join, until its time 
 `PlacementAssignor` counts such a member as one that the resource does not fit. Any other assignor
 may read `GroupMember.declined` itself. If it does not, and gives the resource to such a member, the
 resource stays with its owner. Without an owner, it goes to the member with the fewest resources. If
-all members decline, it has no owner, and the round goes on (`Placement`).
+all members decline, it has no owner, and the round goes on (`Placement`). The same holds if the
+assignor has limits, because another member might have no room.
 
 Members that take part in warm-ups tell declined warm-ups in the same field, and no declined starts.
 A declined warm-up does not forbid a move, so these members are left out.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from attrs import frozen
@@ -57,7 +60,10 @@ class Passing:
         declined = refusals(group)
         if declined is None:
             return placed
-        target = placed.target.copy() if isinstance(placed, Placement) else placed.copy()
+        chosen = placed.target if isinstance(placed, Placement) else placed
+        if not _names_members(group, chosen):
+            return placed  # the round refuses it, and says what is wrong
+        target = chosen.copy()
         no_room: dict[tuple[str, int], str] = {}
         if isinstance(placed, Placement):
             no_room.update({(name, index): why for (name, index), why in placed.no_room.items()})
@@ -68,7 +74,9 @@ class Passing:
             subscribers = members[group.subscribes(members, every)]
             takers = subscribers[~declined[subscribers, number]]
             target[number] = NOBODY
-            if group.owner[number] in takers:
+            if self.has_limits:  # only the assignor knows which other member has room
+                no_room[_named(group, number)] = "the member chosen declines it"
+            elif group.owner[number] in takers:
                 target[number] = group.owner[number]
             elif takers.size:
                 loads = np.bincount(target[target != NOBODY], minlength=members.size)
@@ -76,6 +84,13 @@ class Passing:
             else:
                 no_room[_named(group, number)] = "all members decline it"
         return Placement(target=target, no_room=no_room) if no_room else target
+
+
+def _names_members(group: GroupSnapshot, target: Any) -> bool:  # noqa: ANN401 - an answer
+    is_array = isinstance(target, np.ndarray) and np.issubdtype(target.dtype, np.integer)
+    if not is_array or target.shape != (len(group.resources),):
+        return False
+    return bool(((target >= NOBODY) & (target < len(group.members))).all())
 
 
 def _named(group: GroupSnapshot, number: int) -> Resource:

@@ -152,7 +152,11 @@ class _Search:
                     if (declined is None or not declined[at, number])
                     and assignor.fits(one, resource)
                 ]
-        limits = [_limit(member, assignor.places(member)) for member in group.members]
+        limits = [
+            # a member that leaves may have told nothing about itself
+            _limit(member, assignor.places(member)) if group.subscriptions[number] else 0
+            for member, number in zip(group.members, group.class_of.tolist(), strict=True)
+        ]
         finite = [limit for limit in limits if limit < math.inf]
         most = max(finite, default=1)
         return cls(

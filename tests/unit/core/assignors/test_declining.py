@@ -19,6 +19,7 @@ class Fixed:
     no_room: bool = False
     name: str = "fixed"
     needs_lags: bool = False
+    has_limits: bool = False
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array | Placement:
         target = np.full(len(group.resources), self.member, dtype=np.int32)
@@ -68,6 +69,17 @@ def test_resource_that_all_decline_has_no_owner() -> None:
     )
     assert placed(Fixed(0), given) == ([0, NOBODY], {("T", 1): "all members decline it"})
     assert placed(PlacementAssignor(), given)[1] == {("T", 1): "it fits no member"}
+
+
+def test_declined_resource_of_an_assignor_with_limits_has_no_room() -> None:
+    why = "the member chosen declines it"
+    expected = [0, NOBODY, NOBODY, 0], {("T", 1): why, ("T", 2): why}
+    assert placed(Fixed(0, has_limits=True), group(b_owns=True)) == expected
+
+
+@pytest.mark.parametrize("member", [-2, 3])
+def test_target_that_names_no_member_is_left_to_the_check(member: int) -> None:
+    assert placed(Fixed(member), group()) == ([member] * 4, {})
 
 
 @pytest.mark.parametrize("assignor", [Fixed(1), PlacementAssignor()])

@@ -198,7 +198,7 @@ def test_member_that_hands_over_is_not_asked_about() -> None:
         generation=1,
         warm=ResourceSet(),
         hands_over=True,
-        traits={"fits": None},  # `fits` would raise
+        traits={"fits": None, "places": "?"},  # `fits` would raise, and `places` be refused
     )
     assert placed(group_of(1, leaver, member("b")))[0] == {"a": [], "b": [0]}
 
