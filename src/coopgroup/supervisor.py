@@ -279,7 +279,7 @@ def _is_in_foreground() -> bool:
 
 
 def _say(what: str) -> None:
-    try:
+    try:  # noqa: SIM105 - contextlib is not worth its memory here
         os.write(2, f"coopgroup.supervisor: {what}\n".encode(errors="replace"))
     except OSError:
         pass  # the reader of the log has gone, and the worker lives on

@@ -320,7 +320,7 @@ RARE_MUTANTS: Final = (
      Mutant("a refused round passes for knowledge", "leader.decision:_state_after_refusal",
             "if context.state is None:",
             "if context.state is None:\n        return fresh\n    if context.state is None:")),
-    ("owner_back_beside_a_newcomer",
+    ("share_lost_as_two",
      Mutant("the share of a departed member is lost as two", "policies.losses:_of_state",
             "number[_of_larger_shares(state, departed, number)] = NOBODY",
             "pass")),
