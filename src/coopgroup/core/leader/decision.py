@@ -248,7 +248,11 @@ def _stage(
 ) -> tuple[StagedRound, WarmRound | None, Int32Array]:
     """Return the staged round, its warm-ups, and the assignor's last answer."""
     with _asking(f"policy {policy.name}"):
-        context = attrs.evolve(context, warmth=warmth_for(group, context, policy))
+        context = attrs.evolve(
+            context,
+            warmth=warmth_for(group, context, policy),
+            has_limits=getattr(assignor, "has_limits", False),
+        )
         offer = policy.offer(group, context)
         arrivals = lags.aligned_arrivals(group.resources)
         if arrivals is not None:

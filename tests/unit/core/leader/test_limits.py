@@ -71,3 +71,29 @@ def test_other_assignors_leave_the_choice_to_the_policy() -> None:
     group.add("c", warm=None)
     group.settle()
     assert group.owned() == {"a": [0, 1], "c": [2]}
+
+
+class Stays(Places):
+    """A running resource stays where it is, so a member that comes late has nothing."""
+
+    evens_out = False
+
+
+def test_idle_member_does_not_count_as_an_owner_that_returns() -> None:
+    """The leader departs and returns before the others join, so the new leader has no memory.
+
+    It takes members with nothing for those that lost something. The idle member was in the last
+    round, and the assignor left it without anything on purpose.
+    """
+    group = WarmGroup(policy=DEFERRED, assignor=Stays())
+    group.add("a", traits={"places": 2}, warm=None)
+    group.add("b", traits={"places": 2}, warm=None)
+    group.settle()
+    group.add("c", traits={"places": 2}, warm=None)
+    group.settle()
+    before = group.owned()
+    assert before["c"] == []
+    del group.members["a"]
+    group.add("d", traits={"places": 2}, warm=None)
+    group.settle()
+    assert group.owned() == {"b": before["b"], "c": [], "d": before["a"]}
