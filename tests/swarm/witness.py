@@ -5,11 +5,12 @@ brokers. Its rules are:
 
 - **floor**: while hostile members stay, and an honest member leads, honest members soon own every
   partition that they subscribe to, except those that the leader cannot take from a hostile member.
-  These are the partitions that a leader has assigned to it, and those that it got by a claim that
-  Kafka's rule (the highest generation wins, a tie has no owner) does not give to an honest member.
-  The rule counts only where it must: for a leader without memory of the last round, a generation
-  that has been, and a topic that the member subscribes to, or any if it hands over. In both cases
-  the hostile member must have claimed the partition in each readable subscription since.
+  These are the partitions that a leader has assigned to it, also in a round that was overtaken
+  before the coordinator stored it, and those that it got by a claim that Kafka's rule (the highest
+  generation wins, a tie has no owner) does not give to an honest member. That rule counts only
+  where it must: for a leader without memory of the last round, a generation that has been, and a
+  topic that the member subscribes to, or any if it hands over. In both cases the hostile member
+  must have claimed the partition in each readable subscription since.
 - **contested**: a leader that led the last round contests no claim of the member that it gave the
   partition to.
 - **fair**: a leader assigns no partition to a hostile member beyond its fair share.
@@ -129,12 +130,26 @@ class Witness:
         is_open = group.state is GroupState.COMPLETING
         if is_open:
             self._judge_time(group.generation)
+        self._note_overtaken(call)
         self.brokers.serve(call)
         group = self.simulation.brokers.coordinator.group
         if is_open and isinstance(call.send.request, SyncGroupRequest):
             assert isinstance(group, ClassicGroup)
             if group.state is GroupState.STABLE:
                 self._take(group)
+
+    def _note_overtaken(self, call: Call) -> None:
+        """Note what an honest leader assigned to hostile members in a round that was overtaken.
+
+        The leader cannot know that the coordinator has not stored it. So a claim to it counts.
+        """
+        group, request = self.simulation.brokers.coordinator.group, call.send.request
+        if not isinstance(request, SyncGroupRequest) or self.is_hostile(request.member_id):
+            return
+        if (group.state, group.generation) != (GroupState.COMPLETING, request.generation):
+            for member_id, assignment in request.assignments:
+                if self.is_hostile(member_id):
+                    self.held[member_id] = self.held.get(member_id, EMPTY) | _given(assignment)
 
     @property
     def wanted(self) -> ResourceSet:
@@ -263,6 +278,8 @@ class Witness:
             return
         wanted = self.simulation.brokers.existing().restrict_names(*honest)
         sharers = [one for one in made.said.values() if one and wanted.restrict_names(one.topics)]
+        if not sharers:  # the topics of all members are gone
+            return
         topics = {topic for one in sharers for topic in one.topics}
         shared = self.simulation.brokers.existing().restrict_names(topics)
         fair = -(-len(shared) // len(sharers))
