@@ -31,7 +31,7 @@ import struct
 import sys
 import time
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple, cast
 
 VARIABLE: Final = "COOPGROUP_SUPERVISOR"
 """The environment variable that names the socket of the supervisor: descriptor and inode."""
@@ -218,21 +218,18 @@ class Supervisor:
     def _leave_for(self, notes: list[_Note]) -> None:
         if not notes:
             return
-        reading, writing = os.pipe()
-        actions = [(os.POSIX_SPAWN_DUP2, reading, 0)]
         try:
-            process = os.posix_spawn(
-                self._leaver[0], self._leaver, os.environ, file_actions=actions
-            )
+            # A pipe holds 64 KiB: a slow helper would stop this process.
+            with _file_without_name() as lines:
+                lines.writelines(one.line + b"\n" for one in notes)
+                lines.seek(0)
+                actions = [(os.POSIX_SPAWN_DUP2, lines.fileno(), 0)]
+                process = os.posix_spawn(
+                    self._leaver[0], self._leaver, os.environ, file_actions=actions
+                )
             self._leavers[process] = time.monotonic() + _LEAVER_S_MAX
         except OSError as error:
             _say(f"no process can leave the group for the worker: {error}")
-        os.close(reading)
-        try:
-            with os.fdopen(writing, "wb") as lines:
-                lines.writelines(one.line + b"\n" for one in notes)
-        except OSError:
-            pass  # the helper has ended, and said why
 
     def _end_or_start_again(self, status: int, returning: list[_Note]) -> None:
         code = os.waitstatus_to_exitcode(status)
@@ -278,10 +275,22 @@ def _is_in_foreground() -> bool:
         os.close(terminal)
 
 
+def _file_without_name() -> BinaryIO:
+    """Return a file that no other process can open, because notes contain passwords."""
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("notes"), "w+b")  # noqa: PTH123 - a descriptor
+    from tempfile import TemporaryFile  # noqa: PLC0415 - only where Linux's way is missing
+
+    return cast("BinaryIO", TemporaryFile())
+
+
 def _say(what: str) -> None:
-    try:  # noqa: SIM105 - contextlib is not worth its memory here
-        os.write(2, f"coopgroup.supervisor: {what}\n".encode(errors="replace"))
-    except OSError:
+    try:
+        # A pipe that is full would stop this process until somebody reads the log.
+        if select.select([], [2], [], 0)[1]:
+            line = f"coopgroup.supervisor: {what}".encode(errors="replace")
+            os.write(2, line[: select.PIPE_BUF - 1] + b"\n")
+    except (OSError, ValueError):
         pass  # the reader of the log has gone, and the worker lives on
 
 

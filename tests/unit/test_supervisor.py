@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coopgroup.supervisor import VARIABLE
+from coopgroup.supervisor import VARIABLE, Supervisor, _Note
 from tests.support.programs import TIMEOUT_S
 
 # Prints all modules at the end: the supervisor is the process that must stay small.
@@ -173,6 +173,37 @@ def test_unreadable_note_costs_only_itself() -> None:
     status, left, errors = supervised("os.write(socket, b'garbage'); tell('a'); die()")
     assert (status, left) == (KILLED, ["a"])
     assert errors.count("unreadable") == 1
+
+
+def test_helper_that_reads_nothing_does_not_stop_the_supervisor() -> None:
+    """The notes are more than a pipe holds."""
+    helper = [sys.executable, "-c", "import signal; signal.pause()"]
+    supervisor = Supervisor(["worker"], helper)
+    supervisor._leave_for([_Note("m", False, b"x" * 300_000)])  # noqa: SLF001, FBT003 - a step of `run`
+    [process] = supervisor._leavers  # noqa: SLF001 - to end it
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    for one in (supervisor._inbox, supervisor._outbox):  # noqa: SLF001 - `run` keeps them
+        one.close()
+
+
+def test_log_that_nobody_reads_does_not_stop_the_supervisor() -> None:
+    program = """
+import os, sys
+from coopgroup.supervisor import _say
+reading, writing = os.pipe()
+os.set_blocking(writing, False)
+try:
+    while True:
+        os.write(writing, b"x")
+except BlockingIOError:
+    os.set_blocking(writing, True)
+os.dup2(writing, 2)
+_say("more")
+sys.exit(7)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], timeout=TIMEOUT_S, check=False)
+    assert ended.returncode == 7
 
 
 def test_ctrl_c_of_a_terminal_is_not_passed_on() -> None:

@@ -17,6 +17,7 @@ import queue
 import stat
 import sys
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, Final
 
@@ -39,6 +40,7 @@ from coopgroup.supervisor import VARIABLE
 _LIMIT_S: Final = 10.0
 _TIMEOUT_MS: Final = 5_000
 _PAUSE_S: Final = 0.2
+_AT_ONCE: Final = 16
 _RING_TIMEOUT_S: Final = 2.0
 _REASON: Final = "the supervisor of its process saw the process die"
 _LEFT: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -51,6 +53,7 @@ class Supervision:
 
     _settings: ConsumerSettings
     _descriptor: int
+    _inode: str
     _sink: TelemetrySink
     _number: int = field(factory=lambda: next(_numbers), init=False)
     # The id, and the name and password that may have changed.
@@ -75,7 +78,10 @@ class Supervision:
         if not member_id or note["returns"]:
             del note["connection"]  # no password where none is needed
         try:
-            os.write(self._descriptor, json.dumps(note).encode())
+            line = json.dumps(note).encode()
+            # The application may have closed the socket: the line can contain a password.
+            _check(self._descriptor, self._inode)
+            os.write(self._descriptor, line)
         except BlockingIOError:
             return  # the supervisor is slow; the next step of the member tells it
         except OSError as error:
@@ -103,13 +109,9 @@ def supervision(settings: ConsumerSettings, sink: TelemetrySink) -> Supervision 
     if not descriptor.isdigit():
         return None
     try:
-        # A program between may have closed the socket, and its number may be another file's now.
-        found = os.fstat(int(descriptor))
-        is_it = stat.S_ISSOCK(found.st_mode) and str(found.st_ino) == inode
-    except OSError:
-        is_it = False
-    if not is_it:
-        sink.warn("supervisor_unreachable", error=f"this process lacks the socket of {VARIABLE}")
+        _check(int(descriptor), inode)
+    except OSError as error:
+        sink.warn("supervisor_unreachable", error=str(error))
         return None
     member = settings.member
     returns = member.instance_id is not None or member.keeps_identity
@@ -117,7 +119,21 @@ def supervision(settings: ConsumerSettings, sink: TelemetrySink) -> Supervision 
     if settings.connection.token_source is not None and has_callback and not returns:
         sink.warn("supervisor_cannot_leave", why="oauth_cb gives tokens to this process only")
         return None
-    return Supervision(settings, int(descriptor), sink)
+    return Supervision(settings, int(descriptor), inode, sink)
+
+
+def _check(descriptor: int, inode: str) -> None:
+    """Refuse a descriptor that is not, or no longer, that of the supervisor's socket.
+
+    Raises:
+        OSError: it is closed, or its number is another file's now.
+    """
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        found = None
+    if found is None or not stat.S_ISSOCK(found.st_mode) or str(found.st_ino) != inode:
+        raise OSError(f"this process lacks the socket of {VARIABLE}")
 
 
 # --- the helper ----------------------------------------------------------------------------------
@@ -186,17 +202,23 @@ def _ring(transport: GroupTransport, topic: str, group_id: str) -> None:
 
 
 def main(lines: Iterable[bytes]) -> int:
-    """Leave for all members of the notes; return the exit status."""
+    """Leave for all members of the notes; return the exit status.
+
+    At the same time: a cluster that does not answer must not use up the time of another one.
+    """
     until_s = now_s() + _LIMIT_S
-    status = 0
-    for line in lines:
-        note = json.loads(line)
-        try:
-            leave_for(note, until_s)
-            said = f"left group {note['group']} for {note['id']}"
-        except ConfigurationError as error:
-            said, status = f"cannot leave group {note['group']} for {note['id']}: {error}", 1
-        sys.stderr.write(f"coopgroup.supervisor: {said}\n")
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return max(pool.map(lambda line: _leave_or_say(json.loads(line), until_s), lines))
+
+
+def _leave_or_say(note: dict[str, Any], until_s: float) -> int:
+    member = f"group {note['group']} for {note['id']}"
+    try:
+        leave_for(note, until_s)
+        said, status = f"left {member}", 0
+    except Exception as error:  # noqa: BLE001 - it must not keep the others from leaving
+        said, status = f"cannot leave {member}: {error}", 1
+    sys.stderr.write(f"coopgroup.supervisor: {said}\n")
     return status
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from coopgroup.core.member.events import LeaveRequested
 from coopgroup.kafka.config.settings import read_settings
+from coopgroup.kafka.membership import supervised as module
 from coopgroup.kafka.membership.supervised import Supervision, supervision
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.supervisor import VARIABLE
@@ -152,6 +153,36 @@ def test_number_of_another_file_is_not_written_to(
             monkeypatch.setenv(VARIABLE, value)
             assert supervised() is None
     assert warned(caplog) == ["supervisor_unreachable"] * 2
+
+
+def test_number_that_became_another_file_is_not_written_to(
+    notes: socket.socket, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A note may contain a password."""
+    found = opened()
+    descriptor = int(os.environ[VARIABLE].partition(":")[0])
+    with (tmp_path / "data").open("w+") as data:
+        os.dup2(data.fileno(), descriptor)
+        found.tell("m")
+        assert data.read() == ""
+    assert read(notes) == []
+    assert warned(caplog) == ["supervisor_unreachable"]
+
+
+def test_member_that_cannot_be_left_does_not_keep_others_from_leaving(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def leave(note: dict[str, Any], until_s: float) -> None:
+        if note["id"] == "a":
+            raise ValueError("broken")
+
+    monkeypatch.setattr(module, "leave_for", leave)
+    lines = [json.dumps({"group": "g", "id": one}).encode() for one in "ab"]
+    assert module.main(lines) == 1
+    assert sorted(capsys.readouterr().err.splitlines()) == [
+        "coopgroup.supervisor: cannot leave group g for a: broken",
+        "coopgroup.supervisor: left group g for b",
+    ]
 
 
 def test_token_that_only_this_process_gets_is_a_warning(
