@@ -3,6 +3,8 @@
 import pytest
 
 from coopgroup.assignors import GroupMember, PlacementAssignor, StickyAssignor
+from coopgroup.core.assignors.declining import Passing
+from coopgroup.core.model import EMPTY
 from coopgroup.policies import DeferredPolicy, Policy, SimplePolicy, Warmup
 from tests.support.warm_group import WarmGroup, partitions
 
@@ -97,3 +99,17 @@ def test_idle_member_does_not_count_as_an_owner_that_returns() -> None:
     group.add("d", traits={"places": 2}, warm=None)
     group.settle()
     assert group.owned() == {"b": before["b"], "c": [], "d": before["a"]}
+
+
+def test_owner_that_is_back_does_not_get_what_it_declines() -> None:
+    """It missed its assignment. Then its application declined, and no further round would come."""
+    group = WarmGroup(policy=DEFERRED, assignor=Passing(StickyAssignor()))
+    group.add("a", warm=None)
+    group.add("b", warm=None)
+    group.settle()
+    back = group.members["b"]
+    before, back.owned = back.owned, EMPTY
+    back.declined = before
+    group.round()
+    assert group.members["a"].owned >= before
+    assert back.owned == EMPTY
