@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.tables import Tables
 
 __all__ = [
+    "LAG_INPUT",
     "LAG_JOB",
+    "LOADS_JOB",
     "RESETS",
     "committed_topics",
     "interests_of",
@@ -55,7 +57,7 @@ RESETS: Final = ("earliest", "latest")
 _PARTITION: Final = ("group", "topic", "partition")
 _STATE: Final = ("group", "source_partition", "source_offset")
 _MOMENT: Final = ("group", "at_ms", "generation")
-_INPUT: Final = ("commits", "members", "generations", "ends")
+LAG_INPUT: Final = ("commits", "members", "generations", "ends")
 _AFTER_ALL: Final = 2**62  # an offset after those of all records of a time
 _MS_PER_DAY: Final = 86_400_000
 _MS_PER_S: Final = 1_000
@@ -261,7 +263,7 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL) -> None:
     """
     # The job reads `lag` too, which has a row of each end for each group of its topic.
     tables = tables.current().for_rows_of("commits", "ends", "lag")
-    now = Progress.of(tables, _INPUT, reset, scope)
+    now = Progress.of(tables, LAG_INPUT, reset, scope)
     last, loaded = (Progress.last(tables, job) for job in (LAG_JOB, LOADS_JOB))
     from_ms: int | None = UNKNOWN
     if last is None or "lag" not in tables.versions() or not now.continues(last):

@@ -44,7 +44,7 @@ from coopgroup.pipeline.spark.session import FEW_ROWS, light_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
-__all__ = ["MISSING", "Keep", "Tables", "day_of", "unless_changed"]
+__all__ = ["MISSING", "ConflictError", "Keep", "Tables", "day_of", "unless_changed"]
 
 MISSING: Final = frozenset({"PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"})
 """Conditions of Spark's errors if there is no Delta table at a path."""
@@ -57,6 +57,20 @@ _CONFLICT: Final = re.compile(
 _TRIES: Final = 5
 _PAUSE_S: Final = 0.5
 _MS_PER_S: Final = 1_000
+
+
+class ConflictError(PipelineError):
+    """Another job changed the same table, or the progress of the same job.
+
+    Attributes:
+        what: what it changed.
+    """
+
+    def __init__(self, what: str) -> None:
+        """Make the message."""
+        super().__init__(f"{what} was changed by another job at the same time; run this job again")
+        self.what = what
+
 
 Keep: TypeAlias = "Callable[[DataFrame], DataFrame]"
 """Computes a frame and returns it without its plan."""
@@ -74,6 +88,7 @@ class Tables:
     spark: SparkSession
     folder: str
     _pinned: Mapping[str, int] | None = None
+    _pinned_as_of_ms: int | None = None
 
     @property
     def root(self) -> str:
@@ -159,7 +174,7 @@ class Tables:
                 it is empty.
 
         Raises:
-            PipelineError: another process replaced them at the same time.
+            ConflictError: another process changed the table at the same time.
         """
         writer = self._writer(TABLES[name], frame)[1].mode("overwrite")
         if where and self.version(name) >= 0:
@@ -188,10 +203,7 @@ class Tables:
                 if not _CONFLICT.search(str(error)):
                     raise
                 if one == tries:
-                    raise PipelineError(
-                        f"{self.path(name)} was changed by another job at the same time; run this "
-                        "job again"
-                    ) from error
+                    raise ConflictError(self.path(name)) from error
                 time.sleep(_PAUSE_S * one)
             else:
                 return
@@ -209,13 +221,11 @@ class Tables:
             folders.write(path, json.dumps(progress))
 
     def noted(self, job: str) -> dict[str, Any] | None:
-        """Return the progress of a job; `None` if it has none, or if a kill left half of it."""
-        folders, path = Folders(self.spark), self._progress(job)
-        if not folders.exists(path):
-            return None
+        """Return the progress of a job; `None` if it has none, or if it is unreadable."""
         try:
-            found: dict[str, Any] = json.loads(folders.text(path))
-        except (ValueError, Py4JError):
+            text = Folders(self.spark).text(self._progress(job))
+            found: dict[str, Any] | None = None if text is None else json.loads(text)
+        except ValueError:
             return None
         return found
 
@@ -224,15 +234,16 @@ class Tables:
 
     def _stream_id(self, job: str) -> str:
         """Return the id of a job's checkpoint, or its name before it has one."""
-        metadata = f"{self.checkpoint(job)}/metadata"
-        files = Folders(self.spark)
-        return str(json.loads(files.text(metadata))["id"]) if files.exists(metadata) else job
+        metadata = Folders(self.spark).text(f"{self.checkpoint(job)}/metadata")
+        return job if metadata is None else str(json.loads(metadata)["id"])
 
     # --- reading --------------------------------------------------------------------------------
 
     def current(self) -> Tables:
-        """Return the tables as of now: later writes do not change the result of `read`."""
-        return evolve(self, pinned=self.versions())
+        """Return the tables as of now: later writes do not change `read` and `as_of_ms`."""
+        # First, because `history` notes the end after it has written the rows.
+        as_of_ms = self.as_of_ms()
+        return evolve(self, pinned=self.versions(), pinned_as_of_ms=as_of_ms)
 
     def for_rows_of(self, *names: str) -> Tables:
         """Return the tables with a session for few rows, if the named tables have few together."""
@@ -323,6 +334,8 @@ class Tables:
 
         No row of `lag` or of the episodes is later. `None` if no run has read all of the topic.
         """
+        if self._pinned is not None:
+            return self._pinned_as_of_ms
         found = self.noted(_HISTORY)
         return None if found is None else int(found[_AS_OF])
 

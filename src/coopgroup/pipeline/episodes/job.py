@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.tables import Keep, Tables
 
 __all__ = [
+    "EPISODES_INPUT",
     "EPISODES_JOB",
     "Context",
     "checkpointed",
@@ -77,7 +78,7 @@ __all__ = [
 EPISODES_JOB: Final = "episodes"
 _HISTORY: Final = ("commits", "generations", "members", "assignments")
 _TELEMETRY: Final = ("events", "rounds", "work")
-_INPUT: Final = (*_HISTORY, *_TELEMETRY)
+EPISODES_INPUT: Final = (*_HISTORY, *_TELEMETRY)
 _OUTPUT: Final = ("rebalances", "outages", "absences", "skew")
 _GROUPS_MAX: Final = 1_000  # a condition with more names is slower than all groups
 _CONTEXT_MS: Final = 86_400_000
@@ -203,11 +204,12 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
         scope: groups, and begin of the episodes.
 
     Raises:
-        PipelineError: another process ran the job at the same time.
+        ConflictError: another process ran the job at the same time.
     """
+    of_lag = Progress.last(tables, LAG_JOB)  # first, because `lag` notes it after its rows
     tables = tables.current()
     settings = f"{__version__}, settled in {settle_ms} ms"
-    now = evolve(Progress.of(tables, _INPUT, settings, scope), lag=Progress.last(tables, LAG_JOB))
+    now = evolve(Progress.of(tables, EPISODES_INPUT, settings, scope), lag=of_lag)
     last = Progress.last(tables, EPISODES_JOB)
     if last == now:
         return
