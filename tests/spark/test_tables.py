@@ -46,6 +46,18 @@ def test_tables_of_another_release_are_refused(tables: Tables, tmp_path: Path) -
         tables.require("commits", "it")
 
 
+def test_tables_of_an_earlier_format_are_refused(tables: Tables) -> None:
+    """Without Delta's change data feed, no job can tell which rows are new."""
+    tables.replace("lag", lags(tables, 1, "g"))
+    tables.check_release()
+    commits(tables, 1)["commits"].write.format("delta").save(tables.path("commits"))
+    said = (
+        "v1/commits has no delta.enableChangeDataFeed: an earlier version .*; take another folder"
+    )
+    with pytest.raises(PipelineError, match=said):
+        tables.require("commits", "it")
+
+
 def test_batches_add_up_and_the_same_batch_counts_once(tables: Tables, tmp_path: Path) -> None:
     """A complete batch stays unchanged, even if other rows come under its number."""
     of_another_process = Tables(spark=tables.spark, folder=tables.folder)

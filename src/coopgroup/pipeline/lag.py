@@ -59,7 +59,6 @@ _STATE: Final = ("group", "source_partition", "source_offset")
 _MOMENT: Final = ("group", "at_ms", "generation")
 LAG_INPUT: Final = ("commits", "members", "generations", "ends")
 _AFTER_ALL: Final = 2**62  # an offset after those of all records of a time
-_MS_PER_DAY: Final = 86_400_000
 _MS_PER_S: Final = 1_000
 _MS_PER_HOUR: Final = 3_600_000
 
@@ -367,7 +366,7 @@ class _Inputs:
         return self._lag(self.ends, in_log_order(self.commits), reset, kept)
 
     def later_lag(self, tables: Tables, from_ms: int, reset: str, kept: ExitStack) -> DataFrame:
-        """Return the rows of `lag` from a time on, from those of the day before it."""
+        """Return the rows of `lag` from a time on, from those of the hour before it."""
         said = _known_commits(tables, from_ms, self, kept)
         return self._lag(_from(self.ends, from_ms), said, reset, kept)
 
@@ -383,12 +382,13 @@ class _Inputs:
 def _known_commits(tables: Tables, from_ms: int, inputs: _Inputs, kept: ExitStack) -> DataFrame:
     """Return the commits that count from a time on.
 
-    The last lag of the day before says what was committed by then, so older commits are not read.
-    All commits of a group to a topic are read if the day does not say it: the topic was made again,
-    or a partition has no moment on that day, or no lag at the last moment. It then had no commit,
-    or only one to an earlier topic of that name.
+    The last lag of the hour before says what was committed by then, so older commits are not read.
+    Each run computes the lag at the end of the history, so this hour usually has a moment.
+    All commits of a group to a topic are read if the hour does not say it: the topic was made
+    again, or a partition has no moment in that hour, or no lag at the last moment. It then had no
+    commit, or only one to an earlier topic of that name.
     """
-    before_ms = from_ms - _MS_PER_DAY
+    before_ms = from_ms - _MS_PER_HOUR
     ids = sql.coalesce("topic_id", sql.lit(""))
     last = (
         _from(inputs.ends, before_ms)

@@ -49,6 +49,7 @@ __all__ = ["MISSING", "ConflictError", "Keep", "Tables", "day_of", "unless_chang
 MISSING: Final = frozenset({"PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"})
 """Conditions of Spark's errors if there is no Delta table at a path."""
 
+_CHANGES: Final = "delta.enableChangeDataFeed"
 _AS_OF: Final = "as_of"
 _HISTORY: Final = "history"
 _CONFLICT: Final = re.compile(
@@ -189,7 +190,7 @@ class Tables:
         narrow = rows.coalesce(max(1, self.spark.sparkContext.defaultParallelism))
         writer = narrow.write.format("delta").option("mergeSchema", "true")
         if not table.is_derived:
-            writer = writer.option("delta.enableChangeDataFeed", "true")
+            writer = writer.option(_CHANGES, "true")
         if table.time:
             writer = writer.partitionBy("day")
         return rows, writer.option("path", self.path(table.name))
@@ -262,6 +263,11 @@ class Tables:
         """Return the newest version of a table; -1 if it does not exist."""
         return int(self.snapshot(name).version())
 
+    def newest_batch(self, name: str) -> int:
+        """Return the highest number of a micro-batch in a table; -1 without any."""
+        written = self.snapshot(name).setTransactions()
+        return max((written.apply(one).version() for one in range(written.size())), default=-1)
+
     def snapshot(self, name: str) -> Any:  # noqa: ANN401 - an object of Java
         """Return Delta's snapshot of a table: the same object until the table changes."""
         jvm = self.spark._jvm  # noqa: SLF001 - Python could only ask with a Spark job
@@ -321,13 +327,17 @@ class Tables:
         """Refuse a folder that another release wrote.
 
         Raises:
-            PipelineError: it has tables of another version.
+            PipelineError: it has tables of another version, or of the time before a release.
         """
         Folders(self.spark).check_release(self.folder, VERSION)
-
-    def has_checkpoint(self, job: str) -> bool:
-        """Return whether a job has a checkpoint."""
-        return Folders(self.spark).exists(f"{self.checkpoint(job)}/metadata")
+        for name in self.versions():
+            settings = self.snapshot(name).metadata().configuration()
+            # Earlier tables may also have rows of half a batch.
+            if not TABLES[name].is_derived and not settings.contains(_CHANGES):
+                raise PipelineError(
+                    f"{self.path(name)} has no {_CHANGES}: an earlier version of coopgroup wrote "
+                    "it; take another folder"
+                )
 
     def as_of_ms(self) -> int | None:
         """Return the time up to which the topic of commits was read to its end.

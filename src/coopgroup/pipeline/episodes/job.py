@@ -221,6 +221,8 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
         groups = _new_groups(tables, now, last, scope)
         # First, because a later run with an earlier begin must not rely on rows of this run.
         last = evolve(last, since_ms=scope.since_ms).note(tables, EPISODES_JOB, after=last)
+        if groups is not None:
+            _observe(tables, scope, last.as_of_ms, now.as_of_ms)
     if groups is None or groups:
         if groups and not _is_all(tables, scope, groups):
             scope = evolve(scope, groups=groups)
@@ -234,6 +236,22 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
     now.note(tables, EPISODES_JOB, after=last)
 
 
+def _observe(tables: Tables, scope: Scope, last_ms: int, as_of_ms: int) -> None:
+    """Let the absences of lives that go on be observed until the end of the history.
+
+    A killed run may have done so already, with a later end than the last one.
+    """
+    if last_ms == as_of_ms or "absences" not in tables.versions():
+        return
+    where = [f"observed_until_ms >= {last_ms}", f"observed_until_ms < {as_of_ms}"]
+    where += [in_groups(scope.groups)] if scope.groups else []
+    tables.execute(
+        "absences",
+        f"UPDATE {tables.in_sql('absences')} SET observed_until_ms = {as_of_ms}"  # noqa: S608 - quoted
+        f" WHERE {' AND '.join(where)}",
+    )
+
+
 def _new_groups(
     tables: Tables, now: Progress, last: Progress, scope: Scope
 ) -> tuple[str, ...] | None:
@@ -245,6 +263,9 @@ def _new_groups(
     found = [*of_lag, *(one.select("group") for one in rows.values())]
     if last.as_of_ms != now.as_of_ms:
         found.append(tables.read("outages").where(sql.col("end_ms").isNull()).select("group"))
+        # A life that ended since then was observed until its end, and not longer (`_observe`).
+        ended = tables.read("generations").where(sql.col("written_ms") >= last.as_of_ms)
+        found.append(ended.select("group"))
     if last.since_ms < scope.since_ms:
         found += _groups_before(tables, last.since_ms, scope.since_ms)
     if not found:
@@ -291,8 +312,8 @@ def _changed_by(lag: DataFrame, tables: Tables, from_ms: int, scope: Scope) -> D
     """Return the groups whose episodes new rows of lag may change.
 
     Every run of `lag` adds rows for every group that has commits. Without members there is no skew.
-    And an outage lies between two commits. So the rows after the last commit and the last member of
-    a group change nothing.
+    And an outage lies between two commits, or is open because records wait. So without waiting
+    records, the rows after the last commit and the last member of a group change nothing.
 
     Args:
         lag: new rows.
@@ -300,18 +321,23 @@ def _changed_by(lag: DataFrame, tables: Tables, from_ms: int, scope: Scope) -> D
         from_ms: time from which on rows are new.
         scope: the groups.
     """
-    first = lag.groupBy("group").agg(sql.min("at_ms").alias("first_ms"))
+    first = lag.groupBy("group").agg(
+        sql.min("at_ms").alias("first_ms"), sql.max("lag").alias("lag_max")
+    )
     commits = scope.of_groups(tables.read("commits")).where(sql.col("at_ms") >= from_ms)
     committed = commits.groupBy("group").agg(sql.max("at_ms").alias("committed_ms"))
-    is_alive = ~sql.col("is_tombstone") & (sql.col("member_count") > 0)
+    state = sql.struct("is_tombstone", "member_count")
     states = scope.of_groups(tables.read("generations")).groupBy("group")
     present = states.agg(
-        sql.max_by(is_alive, sql.struct("at_ms", "source_offset")).alias("is_alive"),
+        sql.max_by(state, sql.struct("at_ms", "source_offset")).alias("state"),
         sql.max(sql.greatest("at_ms", "written_ms")).alias("state_ms"),
     )
     known = first.join(committed, "group", "left").join(present, "group", "left")
     is_earlier = sql.col("first_ms") <= sql.greatest("committed_ms", "state_ms")
-    return known.where(sql.col("is_alive") | is_earlier).select("group")
+    # Without an end of the history there are no open outages.
+    waits = (sql.col("lag_max") > 0) & sql.lit(tables.as_of_ms() is not None)
+    may_change = ~sql.col("state.is_tombstone") & ((sql.col("state.member_count") > 0) | waits)
+    return known.where(may_change | is_earlier).select("group")
 
 
 def _groups_before(tables: Tables, from_ms: int, until_ms: int) -> list[DataFrame]:
