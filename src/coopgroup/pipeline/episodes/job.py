@@ -221,8 +221,6 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
         groups = _new_groups(tables, now, last, scope)
         # First, because a later run with an earlier begin must not rely on rows of this run.
         last = evolve(last, since_ms=scope.since_ms).note(tables, EPISODES_JOB, after=last)
-        if groups is not None:
-            _observe(tables, scope, last.as_of_ms, now.as_of_ms)
     if groups is None or groups:
         if groups and not _is_all(tables, scope, groups):
             scope = evolve(scope, groups=groups)
@@ -236,22 +234,6 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
     now.note(tables, EPISODES_JOB, after=last)
 
 
-def _observe(tables: Tables, scope: Scope, last_ms: int, as_of_ms: int) -> None:
-    """Let the absences of lives that go on be observed until the end of the history.
-
-    A killed run may have done so already, with a later end than the last one.
-    """
-    if last_ms == as_of_ms or "absences" not in tables.versions():
-        return
-    where = [f"observed_until_ms >= {last_ms}", f"observed_until_ms < {as_of_ms}"]
-    where += [in_groups(scope.groups)] if scope.groups else []
-    tables.execute(
-        "absences",
-        f"UPDATE {tables.in_sql('absences')} SET observed_until_ms = {as_of_ms}"  # noqa: S608 - quoted
-        f" WHERE {' AND '.join(where)}",
-    )
-
-
 def _new_groups(
     tables: Tables, now: Progress, last: Progress, scope: Scope
 ) -> tuple[str, ...] | None:
@@ -263,9 +245,6 @@ def _new_groups(
     found = [*of_lag, *(one.select("group") for one in rows.values())]
     if last.as_of_ms != now.as_of_ms:
         found.append(tables.read("outages").where(sql.col("end_ms").isNull()).select("group"))
-        # A life that ended since then was observed until its end, and not longer (`_observe`).
-        ended = tables.read("generations").where(sql.col("written_ms") >= last.as_of_ms)
-        found.append(ended.select("group"))
     if last.since_ms < scope.since_ms:
         found += _groups_before(tables, last.since_ms, scope.since_ms)
     if not found:
