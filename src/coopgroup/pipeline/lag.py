@@ -260,10 +260,14 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL) -> None:
         reset: one of `RESETS`.
         scope: groups, and begin of lag and load; older commits still count for later times.
     """
-    # The job reads `lag` too, which has a row of each end for each group of its topic.
-    tables = tables.current().for_rows_of("commits", "ends", "lag")
+    tables = tables.current()
     now = Progress.of(tables, LAG_INPUT, reset, scope)
     last, loaded = (Progress.last(tables, job) for job in (LAG_JOB, LOADS_JOB))
+    has_loads = loaded is not None and _are_new(loaded, now)
+    if last == now and has_loads and "lag" in tables.versions():
+        return
+    # The job reads `lag` too, which has a row of each end for each group of its topic.
+    tables = tables.for_rows_of("commits", "ends", "lag")
     from_ms: int | None = UNKNOWN
     if last is None or "lag" not in tables.versions() or not now.continues(last):
         tables.note(LAG_JOB, None)
@@ -273,7 +277,6 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL) -> None:
         if from_ms is not None and from_ms > now.as_of_ms > 0:
             from_ms = None  # it counts once the end of the history has moved on
         last = _forget(tables, scope, last)
-    has_loads = loaded is not None and _are_new(loaded, now)
     if from_ms is None and has_loads:
         now.note(tables, LAG_JOB, after=last)
         return
