@@ -11,6 +11,7 @@ import pytest
 
 from coopgroup.core.member.events import LeaveRequested
 from coopgroup.kafka.config.settings import read_settings
+from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership import supervised as module
 from coopgroup.kafka.membership.supervised import Supervision, supervision
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
@@ -172,7 +173,10 @@ def test_number_that_became_another_file_is_not_written_to(
 def test_member_that_cannot_be_left_does_not_keep_others_from_leaving(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    limits_s: list[float] = []
+
     def leave(note: dict[str, Any], until_s: float) -> None:
+        limits_s.append(until_s - now_s())
         if note["id"] == "a":
             raise ValueError("broken")
 
@@ -183,6 +187,7 @@ def test_member_that_cannot_be_left_does_not_keep_others_from_leaving(
         "coopgroup.supervisor: cannot leave group g for a: broken",
         "coopgroup.supervisor: left group g for b",
     ]
+    assert 0 < limits_s[0] <= 5 < limits_s[1] <= 10
 
 
 def test_token_that_only_this_process_gets_is_a_warning(
