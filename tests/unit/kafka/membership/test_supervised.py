@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from coopgroup.core.member.events import LeaveRequested
-from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.membership import supervised as module
 from coopgroup.kafka.membership.supervised import Supervision, supervision
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
