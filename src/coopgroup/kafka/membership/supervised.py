@@ -18,6 +18,7 @@ import stat
 import sys
 from collections.abc import Iterable
 from contextlib import closing
+from functools import partial
 from typing import Any, Final
 
 from attrs import define, field
@@ -34,7 +35,8 @@ from coopgroup.kafka.config.settings import ConsumerSettings
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.transport import GroupTransport
-from coopgroup.supervisor import VARIABLE
+from coopgroup.supervisor import VARIABLE, say
+from coopgroup.worker import Worker
 
 _LIMIT_S: Final = 10.0
 _TIMEOUT_MS: Final = 5_000
@@ -77,8 +79,7 @@ class Supervision:
             del note["connection"]  # no password where none is needed
         try:
             line = json.dumps(note).encode()
-            # The application may have closed the socket: the line can contain a password.
-            _check(self._descriptor, self._inode)
+            _require_socket(self._descriptor, self._inode)  # the password is for nobody else
             os.write(self._descriptor, line)
         except BlockingIOError:
             return  # the supervisor is slow; the next step of the member tells it
@@ -107,7 +108,7 @@ def supervision(settings: ConsumerSettings, sink: TelemetrySink) -> Supervision 
     if not descriptor.isdigit():
         return None
     try:
-        _check(int(descriptor), inode)
+        _require_socket(int(descriptor), inode)
     except OSError as error:
         sink.warn("supervisor_unreachable", error=str(error))
         return None
@@ -120,17 +121,14 @@ def supervision(settings: ConsumerSettings, sink: TelemetrySink) -> Supervision 
     return Supervision(settings, int(descriptor), inode, sink)
 
 
-def _check(descriptor: int, inode: str) -> None:
-    """Refuse a descriptor that is not, or no longer, that of the supervisor's socket.
+def _require_socket(descriptor: int, inode: str) -> None:
+    """Refuse another file: a program may have closed the socket, and its number is free then.
 
     Raises:
-        OSError: it is closed, or its number is another file's now.
+        OSError: the number is not the supervisor's socket.
     """
-    try:
-        found = os.fstat(descriptor)
-    except OSError:
-        found = None
-    if found is None or not stat.S_ISSOCK(found.st_mode) or str(found.st_ino) != inode:
+    found = os.fstat(descriptor)
+    if not stat.S_ISSOCK(found.st_mode) or str(found.st_ino) != inode:
         raise OSError(f"this process lacks the socket of {VARIABLE}")
 
 
@@ -200,26 +198,32 @@ def _ring(transport: GroupTransport, topic: str, group_id: str) -> None:
 
 
 def main(lines: Iterable[bytes]) -> int:
-    """Leave for all members of the notes; return the exit status."""
+    """Leave for all members of the notes, side by side; return the exit status.
+
+    Each member has the whole time: brokers of one that do not answer delay no other.
+    """
     until_s = now_s() + _LIMIT_S
-    notes = [json.loads(line) for line in lines]
-    statuses = []
-    for left in range(len(notes), 0, -1):
-        # A cluster that does not answer must not use up the time of the others.
-        share_s = (until_s - now_s()) / left
-        statuses.append(_leave_or_say(notes[-left], now_s() + share_s))
-    return max(statuses, default=0)
+    waiting = list(lines)
+    failed = list(waiting)
 
+    def leave(line: bytes) -> None:
+        who = "a member"
+        try:
+            note = json.loads(line)
+            who = f"group {note['group']} for {note['id']}"
+            leave_for(note, until_s)
+        except Exception as error:  # noqa: BLE001  (the others are left for)
+            kind = "" if isinstance(error, ConfigurationError) else f"{type(error).__name__}: "
+            say(f"cannot leave {who}: {kind}{error}")
+        else:
+            failed.remove(line)
+            say(f"left {who}")
 
-def _leave_or_say(note: dict[str, Any], until_s: float) -> int:
-    member = f"group {note['group']} for {note['id']}"
-    try:
-        leave_for(note, until_s)
-        said, status = f"left {member}", 0
-    except Exception as error:  # noqa: BLE001 - it must not keep the others from leaving
-        said, status = f"cannot leave {member}: {error}", 1
-    sys.stderr.write(f"coopgroup.supervisor: {said}\n")
-    return status
+    worker = Worker("coopgroup-leaver", threads_max=max(1, len(waiting)))
+    for line in waiting:
+        worker.submit(partial(leave, line))
+    worker.close(_LIMIT_S + _RING_TIMEOUT_S)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

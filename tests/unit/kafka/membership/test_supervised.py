@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ from typing import Any
 import pytest
 
 from coopgroup.core.member.events import LeaveRequested
-from coopgroup.kafka.clock import now_s
+from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.settings import read_settings
-from coopgroup.kafka.membership import supervised as module
+from coopgroup.kafka.membership import supervised as supervised_module
 from coopgroup.kafka.membership.supervised import Supervision, supervision
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.supervisor import VARIABLE
 from tests.support.by_hand import Hand
+from tests.support.programs import TIMEOUT_S
 from tests.unit.kafka.one_member_group import SETTINGS, running, subscribe
 
 PASSWORD = {
@@ -156,40 +158,6 @@ def test_number_of_another_file_is_not_written_to(
     assert warned(caplog) == ["supervisor_unreachable"] * 2
 
 
-def test_number_that_became_another_file_is_not_written_to(
-    notes: socket.socket, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A note may contain a password."""
-    found = opened()
-    descriptor = int(os.environ[VARIABLE].partition(":")[0])
-    with (tmp_path / "data").open("w+") as data:
-        os.dup2(data.fileno(), descriptor)
-        found.tell("m")
-        assert data.read() == ""
-    assert read(notes) == []
-    assert warned(caplog) == ["supervisor_unreachable"]
-
-
-def test_member_that_cannot_be_left_does_not_keep_others_from_leaving(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    limits_s: list[float] = []
-
-    def leave(note: dict[str, Any], until_s: float) -> None:
-        limits_s.append(until_s - now_s())
-        if note["id"] == "a":
-            raise ValueError("broken")
-
-    monkeypatch.setattr(module, "leave_for", leave)
-    lines = [json.dumps({"group": "g", "id": one}).encode() for one in "ab"]
-    assert module.main(lines) == 1
-    assert sorted(capsys.readouterr().err.splitlines()) == [
-        "coopgroup.supervisor: cannot leave group g for a: broken",
-        "coopgroup.supervisor: left group g for b",
-    ]
-    assert 0 < limits_s[0] <= 5 < limits_s[1] <= 10
-
-
 def test_token_that_only_this_process_gets_is_a_warning(
     notes: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -215,3 +183,56 @@ def test_key_as_an_object_is_a_warning(
     found.tell("m")
     assert warned(caplog) == ["supervisor_cannot_leave"]
     assert read(notes) == []
+
+
+@pytest.mark.parametrize("kind", ["file", "socket"])
+def test_password_never_reaches_a_file_that_took_the_number(
+    notes: socket.socket, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    found = supervised(**{key.replace(".", "_"): value for key, value in PASSWORD.items()})
+    assert found is not None
+    found.tell("first")
+    assert len(read(notes)) == 1
+    number = int(os.environ[VARIABLE].partition(":")[0])
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    there.settimeout(0)
+    with here, there, (tmp_path / "data").open("w+b") as data:
+        os.dup2(data.fileno() if kind == "file" else here.fileno(), number)
+        for _ in range(2):
+            found.tell("second")
+        assert (tmp_path / "data").read_bytes() == b""
+        assert read(there) == []
+    assert warned(caplog) == ["supervisor_unreachable"]
+
+
+def test_helper_leaves_for_a_member_although_it_cannot_for_others(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The brokers of `silent` do not answer until `m` has left."""
+    has_left = threading.Event()
+
+    def leave_for(note: dict[str, Any], _: float) -> None:
+        if note["id"] == "silent":
+            assert has_left.wait(TIMEOUT_S)
+            raise ConfigurationError("x", "b:1", "brokers")
+        if note["id"] == "odd":
+            raise ValueError("no such mechanism")
+        has_left.set()
+
+    monkeypatch.setattr(supervised_module, "leave_for", leave_for)
+    notes = [json.dumps({"group": "g", "id": one}).encode() for one in ("silent", "odd", "m")]
+    assert supervised_module.main([b"garbage", *notes]) == 1
+    lines = sorted(capfd.readouterr().err.splitlines())
+    assert [line.removeprefix("coopgroup.supervisor: ") for line in lines] == [
+        "cannot leave a member: JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+        "cannot leave group g for odd: ValueError: no such mechanism",
+        "cannot leave group g for silent: x: got 'b:1', expected brokers",
+        "left group g for m",
+    ]
+
+
+def test_helper_of_members_that_all_left_is_content(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervised_module, "leave_for", lambda *_: None)
+    assert supervised_module.main([b'{"group": "g", "id": "m"}']) == 0
