@@ -89,17 +89,17 @@ def hung(cluster: KafkaCluster, topic: str, heard: Callable[[], None]) -> Iterat
 
 def test_bell_of_a_test_cluster_follows_the_leader_of_its_partition() -> None:
     heard = threading.Event()
-    with KafkaCluster(3) as cluster:
-        with (
-            hung(cluster, BELL_TOPIC, lambda: None) as ringing,
-            hung(cluster, BELL_TOPIC, heard.set),
-        ):
+    with (
+        KafkaCluster(3) as cluster,
+        hung(cluster, BELL_TOPIC, lambda: None) as ringing,
+        hung(cluster, BELL_TOPIC, heard.set),
+    ):
 
-            def rings() -> bool:
-                ringing.ring()
-                return heard.wait(0.2)
+        def rings() -> bool:
+            ringing.ring()
+            return heard.wait(0.2)
 
-            wait_for(rings, "a first ring")
-            cluster.stop_broker(cluster.leader_of(BELL_TOPIC, 0))
-            heard.clear()
-            wait_for(rings, "a ring through the new leader")
+        wait_for(rings, "a first ring")
+        cluster.stop_broker(cluster.leader_of(BELL_TOPIC, 0))
+        heard.clear()
+        wait_for(rings, "a ring through the new leader")
