@@ -468,7 +468,7 @@ def _empty_handed(group: GroupSnapshot, context: RoundContext) -> BoolArray:
     sizes = np.diff(np.concatenate([[0], np.cumsum(group.assignable)])[group.resources.starts])
     subscribers = np.bincount(group.class_of, minlength=len(table)) @ table
     share = table @ (sizes / np.maximum(subscribers, 1))
-    newest = max(member.generation for member in group.members)
+    newest = max((member.generation for member in group.members), default=NO_GENERATION)
     fresh = [
         member.readable
         and member.rejoin_in_ms is None
