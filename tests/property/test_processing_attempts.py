@@ -83,7 +83,7 @@ class AttemptsMachine(RuleBasedStateMachine):
 
     def _end(self, work: Work, outcome: object, *, is_good: bool) -> None:
         self.begun.remove(work)
-        self.outcome = outcome
+        self.outcome, state = outcome, work.state
         if work.tenure.is_lost:
             event = Event.GONE
         elif is_good:
@@ -92,7 +92,10 @@ class AttemptsMachine(RuleBasedStateMachine):
             event = self.attempts.fail(work, OSError("bad"))
         self.attempts.report(work, event)
         if work.state is State.PAUSING:
+            assert state is State.TRYING, "another attempt after the last one"
             self.paused.append(work)
+        if work.state is State.HANDLED:
+            assert is_good or isinstance(outcome, Skip), "a failed record is passed"
         if event is Event.STOP:
             self.is_closed = True
             assert self.attempts.failure is not None
@@ -107,7 +110,13 @@ class AttemptsMachine(RuleBasedStateMachine):
     @rule(numbers=st.sets(PARTITIONS, min_size=1))
     def partitions_are_revoked(self, numbers: set[int]) -> None:
         wanted = [("t", one) for one in numbers if not self._is_leaving(("t", one))]
+        waiting = [
+            work
+            for work in self.paused
+            if work.state is State.PAUSING and work.tenure.partition in wanted
+        ]
         self.leaving += self.attempts.revoke(wanted, NEVER_S)
+        assert all(work.state is State.LAST for work in waiting)
 
     @rule(is_time_over=st.booleans())
     def ended_partitions_are_given_up(self, *, is_time_over: bool) -> None:
