@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from coopgroup.processing import DeadLetter, Limits, Retry, Skip, Stop
 from coopgroup.processing.attempts import Attempts, Event, Leaving
-from coopgroup.processing.scheduler import Order, Partition, Scheduler, State, Work
+from coopgroup.processing.scheduler import Order, Partition, Scheduler, Work
 from tests.support.fake_records import FakeProducer, FakeRecord
 
 WORKERS = 3
@@ -72,7 +72,7 @@ class AttemptsMachine(RuleBasedStateMachine):
         assert (work is not None) == (ready > 0)
         if work is not None:
             assert work not in self.begun
-            assert work.state in {State.TRYING, State.LAST, State.SENDING}
+            assert work.state in {"trying", "last", "sending"}
             self.begun.append(work)
             self.seen.add(work)
 
@@ -85,18 +85,18 @@ class AttemptsMachine(RuleBasedStateMachine):
         self.begun.remove(work)
         self.outcome, state = outcome, work.state
         if work.tenure.is_lost:
-            event = Event.GONE
+            event: Event = "gone"
         elif is_good:
             event = self.attempts.succeed(work)
         else:
             event = self.attempts.fail(work, OSError("bad"))
         self.attempts.report(work, event)
-        if work.state is State.PAUSING:
-            assert state is State.TRYING, "another attempt after the last one"
+        if work.state == "pausing":
+            assert state == "trying", "another attempt after the last one"
             self.paused.append(work)
-        if work.state is State.HANDLED:
+        if work.state == "handled":
             assert is_good or isinstance(outcome, Skip), "a failed record is passed"
-        if event is Event.STOP:
+        if event == "stop":
             self.is_closed = True
             assert self.attempts.failure is not None
 
@@ -113,10 +113,10 @@ class AttemptsMachine(RuleBasedStateMachine):
         waiting = [
             work
             for work in self.paused
-            if work.state is State.PAUSING and work.tenure.partition in wanted
+            if work.state == "pausing" and work.tenure.partition in wanted
         ]
         self.leaving += self.attempts.revoke(wanted, NEVER_S)
-        assert all(work.state is State.LAST for work in waiting)
+        assert all(work.state == "last" for work in waiting)
 
     @rule(is_time_over=st.booleans())
     def ended_partitions_are_given_up(self, *, is_time_over: bool) -> None:
@@ -149,7 +149,7 @@ class AttemptsMachine(RuleBasedStateMachine):
     @invariant()
     def only_records_of_owned_partitions_pause(self) -> None:
         for work in self.paused:
-            if work.state is State.PAUSING:
+            if work.state == "pausing":
                 assert not work.tenure.is_ending
                 assert not work.tenure.is_lost
 
@@ -162,7 +162,7 @@ class AttemptsMachine(RuleBasedStateMachine):
                 self._end(self.begun[0], Retry(attempts=9), is_good=False)
         assert not self.scheduler.in_flight
         assert not self.scheduler.in_progress
-        assert {work.state for work in self.seen} <= {State.HANDLED, State.ABANDONED}
+        assert {work.state for work in self.seen} <= {"handled", "abandoned"}
         assert self.ended == len(self.seen)
 
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from enum import Enum, auto
 from typing import Any, Literal, TypeAlias
 
 from attrs import define, field, frozen
@@ -33,6 +32,15 @@ from coopgroup.processing.failures import DeadLetter, Failure
 Order: TypeAlias = Literal["partition", "key", "none"]
 Partition: TypeAlias = tuple[str, int]
 LaneKey: TypeAlias = tuple[Partition, object]
+State: TypeAlias = Literal[
+    "trying",  # its handler runs, or may run next
+    "pausing",  # the record waits for another attempt
+    "last",  # its handler runs, or may run next, for the last time
+    "sending",  # the record is sent to a topic for failed records
+    "handled",  # the record need not be handled again
+    "abandoned",  # the record is left to the next owner, or to a restart
+]
+"""The state of a record; `attempts.NEXT` has the state that follows."""
 
 ORDERS = ("partition", "key", "none")
 
@@ -108,7 +116,7 @@ class Tenure:
         """Pass all records at the beginning that have been handled."""
         order = self._order
         last = None
-        while order and order[0].state is State.HANDLED:
+        while order and order[0].state == "handled":
             last = order.popleft()
         if last is not None:
             topic, number = self.partition
@@ -142,17 +150,6 @@ class Lane:
     waiting: deque[Work] = field(factory=deque)
 
 
-class State(Enum):
-    """The state of a record; `attempts.NEXT` has the state that follows."""
-
-    TRYING = auto()  # its handler runs, or may run next
-    PAUSING = auto()  # the record waits for another attempt
-    LAST = auto()  # its handler runs, or may run next, for the last time
-    SENDING = auto()  # the record is sent to a topic for failed records
-    HANDLED = auto()  # the record need not be handled again
-    ABANDONED = auto()  # the record is left to the next owner, or to a restart
-
-
 @define(eq=False)
 class Work:
     """A record in flight.
@@ -164,7 +161,7 @@ class Work:
         size: bytes of key and value.
         offset: its offset.
         number: its place among the records of the tenure.
-        state: its state; `HANDLED` lets its offset be passed.
+        state: its state; "handled" lets its offset be passed.
         attempt: number of the attempt, 1 for the first one.
         pause_s: pause before the next attempt, in seconds.
         letter: the dead letter, with the failure that it reports; None before it is due.
@@ -177,7 +174,7 @@ class Work:
     size: int
     offset: int
     number: int = 0
-    state: State = State.TRYING
+    state: State = "trying"
     attempt: int = 1
     pause_s: float = 0.0
     letter: tuple[DeadLetter, Failure] | None = None
@@ -297,7 +294,7 @@ class Scheduler:
 
     def finish(self, work: Work) -> None:
         """Report that a record need not be handled again."""
-        work.state = State.HANDLED
+        work.state = "handled"
         self._begun.discard(work)
         tenure = work.tenure
         if not tenure.is_lost:

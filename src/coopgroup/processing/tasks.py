@@ -24,7 +24,7 @@ from coopgroup.processing.attempts import Attempts, Event, Leaving
 from coopgroup.processing.dead_letters import deliver
 from coopgroup.processing.failures import OnError
 from coopgroup.processing.running import Timing
-from coopgroup.processing.scheduler import Scheduler, State, Work
+from coopgroup.processing.scheduler import Scheduler, Work
 
 _WAIT_S = 0.1
 _WAIT_BUSY_S = 0.005
@@ -241,7 +241,7 @@ class TaskProcessing:
                 await self._wait_for_work()
                 continue
             self._running[work] = task
-            event = Event.GONE
+            event: Event = "gone"
             try:
                 if not work.tenure.is_lost:
                     event = await self._step(work)
@@ -254,7 +254,7 @@ class TaskProcessing:
                     task.uncancel()
                 del self._running[work]
                 self._attempts.report(work, event)
-                if work.state is State.PAUSING:
+                if work.state == "pausing":
                     asyncio.get_running_loop().call_later(work.pause_s, self._end_pause, work)
                 self._report_progress()
             if monotonic() >= self._breathe_at_s:

@@ -26,7 +26,7 @@ from coopgroup.processing.attempts import Attempts, Event, Leaving
 from coopgroup.processing.dead_letters import deliver
 from coopgroup.processing.failures import OnError
 from coopgroup.processing.running import Timing
-from coopgroup.processing.scheduler import Scheduler, State, Work
+from coopgroup.processing.scheduler import Scheduler, Work
 from coopgroup.worker import Worker
 
 # Maximum wait in `poll`. It is short while something else may become due: a partition that is given
@@ -227,7 +227,7 @@ class ThreadProcessing:
             try:
                 self._worker.submit(partial(self._work, work))
             except RuntimeError:  # the system has no thread left
-                self._attempts.report(work, Event.GONE)
+                self._attempts.report(work, "gone")
                 raise
 
     def _end_pause(self, work: Work) -> None:
@@ -242,16 +242,16 @@ class ThreadProcessing:
 
     def _handle(self, work: Work) -> Work | None:
         """Make one step with a record; return the record of the next step for this job."""
-        event = Event.GONE if work.tenure.is_lost else self._step(work)
+        event = "gone" if work.tenure.is_lost else self._step(work)
         with self._changed:
             self._attempts.report(work, event)
-            if work.state is State.PAUSING:
+            if work.state == "pausing":
                 self._worker.submit(partial(self._end_pause, work), after_s=work.pause_s)
             following = self._attempts.take()
             self._begin_ready()
             if work.tenure.is_ending or not self.scheduler.room:
                 self._changed.notify_all()
-        if event is Event.STOP:
+        if event == "stop":
             self._attachment.wake()
         return following
 
