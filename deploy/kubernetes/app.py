@@ -34,7 +34,6 @@ def settings(metrics: PrometheusMetrics) -> dict[str, Any]:
         "group.id": os.environ["GROUP_ID"],
         "client.id": os.environ["POD_NAME"],
         "auto.offset.reset": "earliest",
-        "session.timeout.ms": 45_000,
         "max.poll.interval.ms": 120_000,
         "coopgroup.telemetry.listener": metrics,
     }
