@@ -104,8 +104,9 @@ class CatalogueLookup:
         self._newest_seen = max(seen, default=None)
         self._catch_up()
         self._pass_over_one(seen)
-        declined = [claim.owned & claim.declined for claim in request.claims if claim.warm is None]
-        self._passed_on = ResourceSet.union_all(declined)
+        self._passed_on = ResourceSet.union_all(
+            [claim.owned & claim.declined for claim in request.claims]
+        )
         # Include the claimed names: if the catalogue is unavailable, all members keep their
         # resources.
         names = {name for claim in request.claims for name in claim.owned.names}

@@ -1,9 +1,14 @@
-"""Free resources go where an assignor with limits wants them, whatever the policy prefers.
+"""Limits of members that a policy does not know: it never uses a member against them.
+
+Free resources go where an assignor with limits wants them, whatever the policy prefers.
 
 A policy may give a free resource to a member of its own choice: to the owner that is back, to a
 newcomer in its place, to a warm member. It knows no limits of members. An assignor with
 `has_limits` was shown that owner, and has chosen another member because the resource does not fit
 there, or no place is free. So the resource is granted to the assignor's member.
+
+No member keeps a resource warm that it could never start: one that declines it, or that it does not
+fit.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
+from coopgroup.core.assignors.declining import refusals
 from coopgroup.core.model import NOBODY
 
 if TYPE_CHECKING:
@@ -37,6 +43,14 @@ def misplaced(
         return np.zeros(answer.size, dtype=np.bool_)
     granted: BoolArray = (assigned != NOBODY) & (answer != NOBODY) & (assigned != answer)
     return granted & ~group.claimed()
+
+
+def barred(group: GroupSnapshot, assignor: Assignor) -> BoolArray | None:
+    """Return which member could not start which resource: bool (M, R), None if each could."""
+    misfits = getattr(assignor, "misfits", None)
+    found = [refusals(group), None if misfits is None else misfits(group)]
+    masks = [mask for mask in found if mask is not None]
+    return np.logical_or.reduce(masks) if masks else None
 
 
 def with_answer(plan: RoundPlan, answer: Int32Array, misplaced: BoolArray) -> RoundPlan:

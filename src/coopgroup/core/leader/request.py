@@ -167,6 +167,7 @@ def _claim(member: JoinedMember, subscription: Subscription, ours: UserData) -> 
         warm=ours.warm,
         host=ours.host,
         declined=ours.declined,
+        declined_warmups=ours.declined_warmups,
         hands_over=ours.hands_over,
         traits=ours.traits,
     )

@@ -29,6 +29,7 @@ from coopgroup.errors import EncodeError, InvalidValueError
 # As StickyAssignor's first field (a count) or as a generation these bytes are 1,668,773,220.
 MAGIC: Final = b"cwud"
 _RATE: Final = "consumption_rate_per_s"
+_DECLINED_WARMUPS: Final = "declined_warmups"
 _RATE_UNITS_PER_S: Final = 1_000
 
 
@@ -57,6 +58,7 @@ def encode_user_data(user_data: UserData, *, index_min: int = 0) -> bytes:
             packed_resources(user_data.declined, "declined", index_min=index_min),
             INT32.pack(user_data.hands_over),
             packed_nullable_string(_traits_text(user_data.traits), "traits"),
+            packed_resources(user_data.declined_warmups, _DECLINED_WARMUPS, index_min=index_min),
         ]
     )
 
@@ -97,6 +99,7 @@ def decode_user_data(
         declined=read_resources(reader, "declined", index_min=index_min),
         hands_over=reader.read_int32("hands_over") == 1,
         traits=_read_traits(reader),
+        declined_warmups=read_resources(reader, _DECLINED_WARMUPS, index_min=index_min),
     )
     if not skips_rest:
         reader.require_end()
