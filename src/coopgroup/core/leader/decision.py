@@ -250,7 +250,11 @@ def _stage(
     with _asking(f"assignor {assignor.name}"):
         unfit = None if warmup_of(policy) is None else barred(group, assignor)
     with _asking(f"policy {policy.name}"):
-        context = attrs.evolve(context, warmth=warmth_for(group, context, policy, unfit))
+        context = attrs.evolve(
+            context,
+            warmth=warmth_for(group, context, policy, unfit),
+            has_limits=getattr(assignor, "has_limits", False),
+        )
         offer = policy.offer(group, context)
         arrivals = lags.aligned_arrivals(group.resources)
         if arrivals is not None:

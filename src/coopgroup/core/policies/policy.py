@@ -48,6 +48,7 @@ class RoundContext:
         round_generation: generation of the round; None if unknown.
         rebalance_timeout_ms: the leader's own `max.poll.interval.ms`; None if unknown.
         warmth: who is warm or cold for which resource; None in a round without warm-ups.
+        has_limits: whether the assignor may leave members without resources on purpose.
     """
 
     leader_id: str
@@ -61,6 +62,7 @@ class RoundContext:
     round_generation: int | None = None
     rebalance_timeout_ms: int | None = None
     warmth: Warmth | None = None
+    has_limits: bool = False
 
     @property
     def memory(self) -> object:

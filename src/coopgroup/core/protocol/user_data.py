@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from coopgroup.core.model import EMPTY
 from coopgroup.core.model.traits import Traits, checked_traits, traits_of_text, traits_text
 from coopgroup.core.protocol.reader import INT16, INT32, ByteReader
 from coopgroup.core.protocol.resource_array import (
@@ -68,7 +69,8 @@ def decode_user_data(
 ) -> UserData | None:
     """Read user data; None for absent user data and for that of other clients.
 
-    A newer version is refused, as it need not have these fields.
+    A newer version is refused, as it need not have these fields. Members of earlier releases write no
+    declined warm-ups.
 
     Args:
         content: `Subscription.user_data`.
@@ -99,7 +101,9 @@ def decode_user_data(
         declined=read_resources(reader, "declined", index_min=index_min),
         hands_over=reader.read_int32("hands_over") == 1,
         traits=_read_traits(reader),
-        declined_warmups=read_resources(reader, _DECLINED_WARMUPS, index_min=index_min),
+        declined_warmups=read_resources(reader, _DECLINED_WARMUPS, index_min=index_min)
+        if reader.left
+        else EMPTY,
     )
     if not skips_rest:
         reader.require_end()
