@@ -69,8 +69,8 @@ def decode_user_data(
 ) -> UserData | None:
     """Read user data; None for absent user data and for that of other clients.
 
-    A newer version is refused, as it need not have these fields. Members of earlier releases write no
-    declined warm-ups.
+    A newer version is refused, as it need not have these fields. User data may end before the
+    declined warm-ups: earlier members had no such field.
 
     Args:
         content: `Subscription.user_data`.
