@@ -86,7 +86,7 @@ class ActKind(enum.StrEnum):
 
     DECLINE = "decline"
     """The application of a process declines the first `number` partitions of `topics`, for `for_ms`
-    or until its end."""
+    or until its end; drawn only by the kind `declining`."""
 
     GARBLE = "garble"
     """The next JoinGroup of a process has a subscription that nobody can read."""
@@ -106,7 +106,7 @@ class ActKind(enum.StrEnum):
     """The first of `topics` has `number` partitions from now on."""
 
 
-_DIRECTED: Final = {ActKind.HOLD_UP, ActKind.CRASH_AT_SYNC, ActKind.HAND_OVER}
+_DIRECTED: Final = {ActKind.HOLD_UP, ActKind.CRASH_AT_SYNC, ActKind.HAND_OVER, ActKind.DECLINE}
 _KINDS: Final = tuple(kind for kind in ActKind if kind not in _DIRECTED)
 
 

@@ -118,8 +118,8 @@ class _Search:
         taken: places of each member that are taken, or given away by this search.
         loads: weight that each member is to run, per size.
         holder: the member that is to run each resource.
-        expected: resources that the owner does not run yet: it was away, or they move to it. They
-            do not move on before they have arrived.
+        expected: resources that another member still runs, and that move to their holder. They do
+            not move on before they have arrived.
         free: resources that had no owner, and have got a place.
     """
 
@@ -189,6 +189,7 @@ class _Search:
         owners = self.group.owner.tolist()
         owned = [one for one in self.resources if owners[one] in self.fitting[one]]
         owned.sort(key=lambda one: (-self.resources[one].weight, one))
+        claimed = {number for number, _ in self.running}
         for number in owned:
             owner = owners[number]
             if (number, owner) in self.running and kept[owner] < self.limits[owner]:
@@ -197,7 +198,8 @@ class _Search:
         for number in owned:
             owner = owners[number]
             if (number, owner) not in self.running and self._has_room(owner):
-                self.expected.add(number)
+                if number in claimed:
+                    self.expected.add(number)
                 self._hold(number, owner)
 
     def place_free(self) -> None:
@@ -312,13 +314,13 @@ class _Search:
                     break
                 if self._has_room(receiver) and held.get(giver):
                     moves = [
-                        (max(after), number)
+                        (max(after), (number, giver) in self.running, number)
                         for number in held[giver]
                         if number not in self.expected
                         and (after := self._after(number, giver, receiver)) is not None
                     ]
                     if moves:
-                        return min(moves)[1], receiver
+                        return min(moves)[-1], receiver
         return None
 
     def _after(self, number: int, giver: int, receiver: int) -> tuple[float, float] | None:
