@@ -521,6 +521,8 @@ class ResourceWork:
                 work = self._works[resource] = Work(resource=resource, token=token)
                 if resource in self._declines:
                     work.refusal = self._declines[resource][1]
+            elif work.is_stale:
+                work.is_told = False  # the loss has ended it, though `lost` is in progress
             work.want(Wish.RUN)
             work.token, work.version = token, version
             self._go_on(work)
