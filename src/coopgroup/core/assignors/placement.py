@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from coopgroup.core.model.group import GroupMember, GroupSnapshot
-    from coopgroup.core.model.resource_set import Int32Array, Int64Array
+    from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
 
 # Members whose loads differ by less than this share of the mean count as even.
 _TOLERANCE: Final = 0.1
@@ -92,6 +92,17 @@ class PlacementAssignor:
         if self.evens_out:
             search.even_out()
         return search.placement()
+
+    def misfits(self, group: GroupSnapshot) -> BoolArray:
+        """Return which member could never run which resource: bool (M, R); it has no standby there.
+
+        A member without a free place can have one: it may have a place when the standby is needed.
+        """
+        search = _Search.of(self, group)
+        mask = np.ones((len(group.members), len(group.resources)), dtype=np.bool_)
+        for number, members in search.fitting.items():
+            mask[[one for one in members if search.limits[one]], number] = False
+        return mask
 
 
 @define(eq=False)
