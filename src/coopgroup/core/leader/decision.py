@@ -17,7 +17,7 @@ import numpy.typing as npt
 from attrs import frozen
 
 from coopgroup.core.assignors.base import Placement
-from coopgroup.core.leader.limits import misplaced, with_answer, with_holders
+from coopgroup.core.leader.limits import barred, misplaced, with_answer, with_holders
 from coopgroup.core.model import EMPTY, NOBODY, ResourceSet, plan_that_moves_nothing, resolve_claims
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.replacing import replaced
@@ -247,10 +247,12 @@ def _stage(
     group: GroupSnapshot, lags: Lags, assignor: Assignor, policy: Policy, context: RoundContext
 ) -> tuple[StagedRound, WarmRound | None, Int32Array]:
     """Return the staged round, its warm-ups, and the assignor's last answer."""
+    with _asking(f"assignor {assignor.name}"):
+        unfit = None if warmup_of(policy) is None else barred(group, assignor)
     with _asking(f"policy {policy.name}"):
         context = attrs.evolve(
             context,
-            warmth=warmth_for(group, context, policy),
+            warmth=warmth_for(group, context, policy, unfit),
             has_limits=getattr(assignor, "has_limits", False),
         )
         offer = policy.offer(group, context)
