@@ -156,7 +156,7 @@ def test_member_with_an_unreadable_assignment_ends_no_tool(kafka_cluster: KafkaC
     """An assertion in librdkafka ended the process (SIGABRT)."""
     group, config = unique("unreadable"), kafka_cluster.client_config()
     server = config["bootstrap.servers"]
-    program = [sys.executable, "-m", "coopgroup.cli"]
+    program = [sys.executable, "-m", "coopgroup"]
     member = Member(config, group)
     member.protocol_type, member.work = "consumer", b"\0"
     try:
