@@ -23,7 +23,13 @@ from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.built_in import EagerPolicy
 from coopgroup.core.policies.bundles import BundledRound
-from coopgroup.core.policies.facts import find_unclaimed, remember_round, with_holders_rights
+from coopgroup.core.policies.facts import (
+    facts_of,
+    find_facts,
+    remember_round,
+    stopping_claims,
+    with_holders_rights,
+)
 from coopgroup.core.policies.memory import NO_CLAIMS, Claims, PolicyState
 from coopgroup.core.policies.safety import check_target, violations
 from coopgroup.core.policies.warmth import warmup_of
@@ -107,12 +113,11 @@ def decide_round(
         policy: decides when.
         context: circumstances of the round.
     """
-    context = _without_hearsay(context)
     group = resolve_claims(claims, metadata.resources, metadata.racks, metadata.weights)
-    group = _read_only_group(with_holders_rights(group, context))
+    group, context = _with_facts(group, context)
 
     def refused(problems: tuple[str, ...]) -> RoundDecision:
-        return refused_round(group, problems, assignor=assignor, policy=policy, context=context)
+        return _refused(group, problems, assignor, policy, context)
 
     placed, reasons = group, dict[tuple[str, int], str]()
     try:
@@ -126,7 +131,9 @@ def decide_round(
                 if bundled is not None:
                     return refused((f"assignor {assignor.name} leaves out a bundle",))
                 # For the policy they do not exist: nobody keeps them, and no round waits for them.
+                told = facts_of(placed, context).told
                 placed = replaced(placed, assignable=placed.assignable & ~error.left)
+                context = attrs.evolve(context, facts=find_facts(placed, context, told))
                 reasons |= {(name, index): why for (name, index), why in error.reasons.items()}
         else:
             return refused((f"assignor {assignor.name} leaves out more with each answer",))
@@ -202,7 +209,17 @@ def refused_round(
         policy: its plan is not used.
         context: circumstances of the round.
     """
-    group = with_holders_rights(group, _without_hearsay(context))
+    group, context = _with_facts(group, context)
+    return _refused(group, problems, assignor, policy, context)
+
+
+def _refused(
+    group: GroupSnapshot,
+    problems: tuple[str, ...],
+    assignor: Assignor,
+    policy: Policy,
+    context: RoundContext,
+) -> RoundDecision:
     warms = warmup_of(policy) is not None
     plan = plan_that_moves_nothing(with_leavers(group) if warms else group)
     if not plan.follow_up:
@@ -219,6 +236,14 @@ def refused_round(
         ),
         refused=True,
     )
+
+
+def _with_facts(group: GroupSnapshot, context: RoundContext) -> tuple[GroupSnapshot, RoundContext]:
+    """Return the group and the circumstances with everything that the memory says about them."""
+    context = _without_hearsay(context)
+    told = stopping_claims(group, context)
+    group = _read_only_group(with_holders_rights(group, context, told))
+    return group, attrs.evolve(context, facts=find_facts(group, context, told))
 
 
 def _without_hearsay(context: RoundContext) -> RoundContext:
@@ -298,7 +323,7 @@ def _memory_of(group: GroupSnapshot, context: RoundContext, staged: StagedRound)
     """Return the leader's memory of a round, with the policy's own memory in it."""
     state: object = staged.state  # of any type, because it comes from a user's policy
     if state is None:
-        unclaimed = find_unclaimed(group, context)
+        unclaimed = facts_of(group, context).unclaimed
         state = remember_round(group, context, unclaimed, staged.plan.assigned)
     if not isinstance(state, PolicyState):
         raise TypeError(f"expected a PolicyState, got a {type(state).__name__}")
@@ -338,7 +363,7 @@ def _state_after_refusal(
     the pause that members know of. Otherwise the next round would treat the group as settled, and
     shares would stay uneven.
     """
-    fresh = remember_round(group, context, find_unclaimed(group, context), assigned)
+    fresh = remember_round(group, context, facts_of(group, context).unclaimed, assigned)
     if context.state is None:
         known = [m.rejoin_in_ms for m in group.members if m.rejoin_in_ms is not None]
         return attrs.evolve(

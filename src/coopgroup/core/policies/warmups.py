@@ -30,7 +30,7 @@ from attrs import frozen
 
 from coopgroup.core.model import EMPTY, NOBODY
 from coopgroup.core.model.positions import ABSENT, positions_in
-from coopgroup.core.policies.facts import may_keep, rightful_resources, stopping_claims
+from coopgroup.core.policies.facts import facts_of, may_keep, remember_round, rightful_resources
 from coopgroup.core.policies.memory import member_numbers
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 from typing import TYPE_CHECKING
 
 from coopgroup.core.model.plan import revoked_claims
-from coopgroup.core.policies.facts import find_unclaimed, remember_round
 from coopgroup.core.policies.memory import Holdings, RunningWarmups
 from coopgroup.core.policies.moves import less_even
 from coopgroup.core.policies.standbys import Slots, Standbys
@@ -87,7 +86,7 @@ def warmth_of(group: GroupSnapshot, context: RoundContext, option: Warmup) -> Wa
     warm = warm[~_is_stale(group, context, warm)]
     owned = group.owner[resources_of(group, warm)] == members_of(group, warm)
     running, since_ms, refused = _remembered(group, context, takes_part, warm)
-    told = rightful_resources(group, stopping_claims(group, context))
+    told = rightful_resources(group, facts_of(group, context).told)
     kept_group = with_leavers(group)
     keeps = may_keep(kept_group) & ~told
     receivers = _receivers(group, context.state)
@@ -414,7 +413,7 @@ def _taken_back(
     plan, state = staged.plan, staged.state
     assigned = np.where(back, group.owner, plan.assigned).astype(np.int32)
     stops = revoked_claims(group, assigned)
-    stopping = stops & stopping_claims(group, context)
+    stopping = stops & facts_of(group, context).told
     # Without a stop or a free resource a follow-up round would find the same group, without end.
     moves_on = (stops & ~stopping).any() or (plan.waiting & ~group.claimed()).any()
     rejoin_in_ms = plan.rejoin_in_ms
@@ -453,12 +452,13 @@ def _memory_after(
     back: BoolArray,
 ) -> PolicyState:
     """Return the memory of a round that left resources with their owners."""
-    facts = remember_round(group, context, find_unclaimed(group, context), plan.assigned)
+    unclaimed = facts_of(group, context).unclaimed
+    fresh = remember_round(group, context, unclaimed, plan.assigned)
     return attrs.evolve(
         state,
-        holdings=facts.holdings,
-        released=facts.released,
-        stopping=facts.stopping,
+        holdings=fresh.holdings,
+        released=fresh.released,
+        stopping=fresh.stopping,
         planned=state.planned | group.resources.take(back),
     )
 
