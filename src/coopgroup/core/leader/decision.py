@@ -1,15 +1,14 @@
 """Decide a round on values: from claims to a checked plan.
 
-Assignor and policy may be a user's code. Whatever they raise or return, the round is answered. A
-plan that fails the safety check is never sent. In both cases the answer is the round that moves
-nothing, with a record that gives the reason. The arrays that they receive are read-only, so that
-their bugs cannot change the data of the check.
+Assignor and policy may be a user's code. An error that they raise is a value here, and so is a plan
+that fails the safety check (`_Refusal`). In both cases the answer is the round that moves nothing,
+with a record that gives the reason. The arrays that they receive are read-only, so that their bugs
+cannot change the data of the check.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 import attrs
 import numpy as np
@@ -37,19 +36,21 @@ from coopgroup.core.policies.warmups import Warming, warmth_for, with_kept_warmu
 from coopgroup.core.telemetry.records import RoundDecided, RoundRefused, WithoutRoom
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from coopgroup.core.assignors.base import Assignor
     from coopgroup.core.leader.request import TopicMetadata
     from coopgroup.core.model import GroupSnapshot, MemberClaim, Resource, RoundPlan
     from coopgroup.core.model.lags import Lags
-    from coopgroup.core.model.resource_set import BoolArray, Int32Array
-    from coopgroup.core.policies.policy import Policy, RoundContext, StagedRound
-    from coopgroup.core.policies.warmups import WarmRound
+    from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
+    from coopgroup.core.policies.policy import Offer, Policy, RoundContext, StagedRound
     from coopgroup.core.telemetry.records import Record
 
 _ANSWERS_MAX: Final = 10
 _REASONS_MAX: Final = 5
+
+_Asked = ParamSpec("_Asked")
+_Answer = TypeVar("_Answer")
 
 
 @frozen(kw_only=True, eq=False)
@@ -74,11 +75,15 @@ class RoundDecision:
     assignments: tuple[tuple[str, bytes], ...] = ()
 
 
-class _UnusableAnswerError(Exception):
-    """An assignor or a policy raised or violated its contract; the message names it."""
+@frozen
+class _Refusal:
+    """Why a round cannot be decided: one sentence for each problem."""
+
+    problems: tuple[str, ...]
 
 
-class _NoRoomError(Exception):
+@frozen(eq=False)
+class _NoRoom:
     """An assignor leaves out resources that it may place.
 
     Attributes:
@@ -86,12 +91,35 @@ class _NoRoomError(Exception):
         reasons: the reason for each of them.
     """
 
-    def __init__(
-        self, left: BoolArray, reasons: Mapping[tuple[str, int], str] | Mapping[Resource, str]
-    ) -> None:
-        super().__init__()
-        self.left = left
-        self.reasons = reasons
+    left: BoolArray
+    reasons: Mapping[tuple[str, int], str] | Mapping[Resource, str]
+
+
+@frozen(eq=False)
+class _Decided:
+    """A plan that breaks no safety rule, and the memory of its round."""
+
+    plan: RoundPlan
+    state: PolicyState
+
+
+@frozen(kw_only=True, eq=False)
+class _Offered:
+    """The question to the assignor, as the policy offers it.
+
+    Attributes:
+        context: circumstances of the round, with the facts about warm members.
+        offer: the policy's offer.
+        warming: the round's warm-ups; None without them.
+        view: the group that the assignor sees.
+        lags: int64 (R,).
+    """
+
+    context: RoundContext
+    offer: Offer
+    warming: Warming | None
+    view: GroupSnapshot
+    lags: Int64Array
 
 
 def decide_round(
@@ -115,42 +143,44 @@ def decide_round(
     """
     group = resolve_claims(claims, metadata.resources, metadata.racks, metadata.weights)
     group, context = _with_facts(group, context)
-
-    def refused(problems: tuple[str, ...]) -> RoundDecision:
-        return _refused(group, problems, assignor, policy, context)
-
+    bundled = BundledRound.of(group, context, lags, policy)
     placed, reasons = group, dict[tuple[str, int], str]()
-    try:
-        bundled = BundledRound.of(group, context, lags, policy)
-        for _ in range(_ANSWERS_MAX):
-            asked = (placed, context, lags) if bundled is None else bundled.asked
-            try:
-                plan, state, problems = _decided(*asked, assignor, policy)
-                break
-            except _NoRoomError as error:
-                if bundled is not None:
-                    return refused((f"assignor {assignor.name} leaves out a bundle",))
-                # For the policy they do not exist: nobody keeps them, and no round waits for them.
-                told = facts_of(placed, context).told
-                placed = replaced(placed, assignable=placed.assignable & ~error.left)
-                context = attrs.evolve(context, facts=find_facts(placed, context, told))
-                reasons |= {(name, index): why for (name, index), why in error.reasons.items()}
-        else:
-            return refused((f"assignor {assignor.name} leaves out more with each answer",))
-        if bundled is not None and not problems:
-            plan, state = bundled.opened(plan, state)
-            problems = violations(with_leavers(group), plan)
-    except _UnusableAnswerError as error:
-        return refused((str(error),))
-    if problems:
-        return refused(problems)
+    outcome: _Decided | _Refusal | _NoRoom
+    for _ in range(_ANSWERS_MAX):
+        asked = (placed, context, lags) if bundled is None else bundled.asked
+        outcome = _decided(*asked, assignor, policy)
+        if not isinstance(outcome, _NoRoom) or bundled is not None:
+            break
+        # For the policy they do not exist: nobody keeps them, and no round waits for them.
+        told = facts_of(placed, context).told
+        placed = replaced(placed, assignable=placed.assignable & ~outcome.left)
+        context = attrs.evolve(context, facts=find_facts(placed, context, told))
+        reasons |= {(name, index): why for (name, index), why in outcome.reasons.items()}
+    if bundled is not None and isinstance(outcome, _Decided):
+        outcome = _opened(group, bundled, outcome)
+    if isinstance(outcome, _NoRoom):
+        what = "more with each answer" if bundled is None else "a bundle"
+        outcome = _Refusal((f"assignor {assignor.name} leaves out {what}",))
+    if isinstance(outcome, _Refusal):
+        return _refused(group, outcome.problems, assignor, policy, context)
     left = group.resources.take(group.assignable & ~placed.assignable)
-    records: list[Record] = [round_record(group, plan, assignor, policy, context)]
+    records: list[Record] = [round_record(group, outcome.plan, assignor, policy, context)]
     if left:
         records += _without_room(left, reasons)
     return RoundDecision(
-        group=placed, plan=plan, state=state, records=tuple(records), refused=False
+        group=placed,
+        plan=outcome.plan,
+        state=outcome.state,
+        records=tuple(records),
+        refused=False,
     )
+
+
+def _opened(group: GroupSnapshot, bundled: BundledRound, decided: _Decided) -> _Decided | _Refusal:
+    """Return the round of bundles for all their parts."""
+    plan, state = bundled.opened(decided.plan, decided.state)
+    problems = violations(with_leavers(group), plan)
+    return _Refusal(problems) if problems else _Decided(plan, state)
 
 
 def _without_room(
@@ -172,22 +202,90 @@ def _without_room(
 
 def _decided(
     group: GroupSnapshot, context: RoundContext, lags: Lags, assignor: Assignor, policy: Policy
-) -> tuple[RoundPlan, PolicyState, tuple[str, ...]]:
-    """Return the plan, the memory, and the safety rules that the plan violates."""
-    staged, warm, answer = _stage(group, lags, assignor, policy, context)
-    with _asking(f"policy {policy.name}"):
-        moved = misplaced(group, assignor, answer, staged.plan.assigned)
-        staged = attrs.evolve(staged, plan=with_answer(staged.plan, answer, moved))
-        problems = violations(
-            group if warm is None else warm.warming.warmth.kept_group,
-            staged.plan,
-            stops_the_world=isinstance(policy, EagerPolicy),
-            warmup=warmup_of(policy),
-        )
-        if problems:  # such a plan may have any form, and nothing can be remembered of it
-            return staged.plan, PolicyState(generation=context.generation, members=()), problems
-        state = with_holders(group, _memory_of(group, context, staged), answer, moved)
-        return staged.plan, state if warm is None else warm.remembered(state), ()
+) -> _Decided | _NoRoom | _Refusal:
+    """Ask policy, assignor, and policy again."""
+    by_policy, by_assignor = f"policy {policy.name}", f"assignor {assignor.name}"
+    offered = _asked(by_policy, _offered, group, context, lags, policy)
+    if isinstance(offered, _Refusal):
+        return offered
+    answer = _asked(by_assignor, _placed, assignor, offered.view, offered.lags)
+    if isinstance(answer, _NoRoom | _Refusal):
+        return answer
+    shown = None if offered.warming is None else offered.warming.shown_again(answer)
+    if offered.warming is not None and shown is not None:
+        view = replaced(offered.view, owner=read_only(shown))
+        second = _asked(by_assignor, _placed, assignor, view, offered.lags)
+        if isinstance(second, _NoRoom | _Refusal):
+            return second
+        answer = offered.warming.better(answer, second)
+    return _asked(by_policy, _staged, group, offered, answer, assignor, policy)
+
+
+def _asked(
+    whom: str, question: Callable[_Asked, _Answer], *args: _Asked.args, **kwargs: _Asked.kwargs
+) -> _Answer | _Refusal:
+    """Run code of an assignor or of a policy; whatever it raises is a problem of the round."""
+    try:
+        return question(*args, **kwargs)
+    except Exception as error:  # noqa: BLE001 -- of a user's code
+        said = " ".join(str(error).split())
+        return _Refusal((f"{whom}: {type(error).__name__}: {said}",))
+
+
+def _offered(group: GroupSnapshot, context: RoundContext, lags: Lags, policy: Policy) -> _Offered:
+    context = attrs.evolve(context, warmth=warmth_for(group, context, policy))
+    offer = policy.offer(group, context)
+    warming = Warming.of(context, offer)
+    owner, withheld = offer.owner, offer.withheld_from_assignor
+    if warming is not None:
+        owner, withheld = warming.shown_owner, warming.withheld
+    arrivals = lags.aligned_arrivals(group.resources)
+    view = group.view(
+        owner=read_only(owner.copy()),
+        assignable=read_only(group.assignable & ~withheld),
+        arrivals_per_s=None if arrivals is None else read_only(arrivals),
+    )
+    seen = read_only(lags.aligned(group.resources))
+    return _Offered(context=context, offer=offer, warming=warming, view=view, lags=seen)
+
+
+def _placed(assignor: Assignor, view: GroupSnapshot, lags: Int64Array) -> Int32Array | _NoRoom:
+    """Return the assignor's answer, or what it leaves out."""
+    answer = assignor.assign(view, lags)
+    if not isinstance(answer, Placement):
+        check_target(view, answer)
+        return answer
+    left = view.assignable & view.mask_of(ResourceSet.from_pairs(answer.no_room))
+    check_target(replaced(view, assignable=view.assignable & ~left), answer.target)
+    return _NoRoom(left, answer.no_room) if left.any() else answer.target
+
+
+def _staged(
+    group: GroupSnapshot,
+    offered: _Offered,
+    answer: Int32Array,
+    assignor: Assignor,
+    policy: Policy,
+) -> _Decided | _Refusal:
+    """Let the policy decide how far the round goes, and check its plan."""
+    context, warming = offered.context, offered.warming
+    target = answer if warming is None else warming.target_of(answer)
+    staged = policy.stage(group, read_only(target.copy()), context, offered.offer)
+    warm = None if warming is None else warming.staged(answer, target, staged)
+    if warm is not None:
+        staged = warm.round_
+    moved = misplaced(group, assignor, answer, staged.plan.assigned)
+    staged = attrs.evolve(staged, plan=with_answer(staged.plan, answer, moved))
+    problems = violations(
+        group if warm is None else warm.warming.warmth.kept_group,
+        staged.plan,
+        stops_the_world=isinstance(policy, EagerPolicy),
+        warmup=warmup_of(policy),
+    )
+    if problems:  # such a plan may have any form, and nothing can be remembered of it
+        return _Refusal(problems)
+    state = with_holders(group, _memory_of(group, context, staged), answer, moved)
+    return _Decided(staged.plan, state if warm is None else warm.remembered(state))
 
 
 def refused_round(
@@ -268,57 +366,6 @@ def _without_hearsay(context: RoundContext) -> RoundContext:
     return attrs.evolve(context, state=state)
 
 
-def _stage(
-    group: GroupSnapshot, lags: Lags, assignor: Assignor, policy: Policy, context: RoundContext
-) -> tuple[StagedRound, WarmRound | None, Int32Array]:
-    """Return the staged round, its warm-ups, and the assignor's last answer."""
-    with _asking(f"policy {policy.name}"):
-        context = attrs.evolve(context, warmth=warmth_for(group, context, policy))
-        offer = policy.offer(group, context)
-        arrivals = lags.aligned_arrivals(group.resources)
-        if arrivals is not None:
-            read_only(arrivals)
-        warming = Warming.of(context, offer)
-        owner, withheld = offer.owner, offer.withheld_from_assignor
-        if warming is not None:
-            owner, withheld = warming.shown_owner, warming.withheld
-        assignable = group.assignable & ~withheld
-
-    answers: list[Int32Array] = []
-
-    def ask(owner: Int32Array) -> Int32Array:
-        answers.append(_ask(owner))
-        return answers[-1]
-
-    def _ask(owner: Int32Array) -> Int32Array:
-        view = group.view(
-            owner=read_only(owner.copy()),
-            assignable=read_only(assignable.copy()),
-            arrivals_per_s=arrivals,
-        )
-        with _asking(f"assignor {assignor.name}"):
-            answer = assignor.assign(view, read_only(lags.aligned(group.resources)))
-            if not isinstance(answer, Placement):
-                check_target(view, answer)
-                return answer
-            left = view.assignable & view.mask_of(ResourceSet.from_pairs(answer.no_room))
-            check_target(replaced(view, assignable=view.assignable & ~left), answer.target)
-        if left.any():
-            raise _NoRoomError(left, answer.no_room)
-        return answer.target
-
-    if warming is None:
-        answer = target = ask(owner)
-    else:
-        answer, target = warming.aim(ask)
-    with _asking(f"policy {policy.name}"):
-        staged = policy.stage(group, read_only(target.copy()), context, offer)
-        if warming is None:
-            return staged, None, answers[-1]
-        warm = warming.staged(answer, target, staged)
-        return warm.round_, warm, answers[-1]
-
-
 def _memory_of(group: GroupSnapshot, context: RoundContext, staged: StagedRound) -> PolicyState:
     """Return the leader's memory of a round, with the policy's own memory in it."""
     state: object = staged.state  # of any type, because it comes from a user's policy
@@ -328,16 +375,6 @@ def _memory_of(group: GroupSnapshot, context: RoundContext, staged: StagedRound)
     if not isinstance(state, PolicyState):
         raise TypeError(f"expected a PolicyState, got a {type(state).__name__}")
     return state if staged.memory is None else attrs.evolve(state, memory=staged.memory)
-
-
-@contextmanager
-def _asking(whom: str) -> Iterator[None]:
-    """Attribute errors inside the block to the named assignor or policy."""
-    try:
-        yield
-    except Exception as error:
-        said = " ".join(str(error).split())
-        raise _UnusableAnswerError(f"{whom}: {type(error).__name__}: {said}") from error
 
 
 def _with_running_delay(group: GroupSnapshot, plan: RoundPlan) -> RoundPlan:

@@ -12,7 +12,8 @@ A round with warm-ups, step by step:
 1. `warmth_of` collects the facts: warm members, running warm-ups, planned receivers, and members
    that hand over (module `warmth`).
 2. A free resource goes to a warm member. A lost one then does not wait for its owner.
-3. `ask_for_warm`: the assignor answers. It sees running warm-ups as done, so that they are kept.
+3. The assignor answers, and perhaps once more (`shown_again`): it sees running warm-ups as done, so
+   that they are kept.
 4. `held_moves`: a move to a cold member is held back, and the member warms up.
 5. Module `standbys` chooses the members that stay warm beside the owner.
 6. `Warming` has the order of these steps, the limits, and the memory for the next round.
@@ -66,8 +67,6 @@ from coopgroup.core.policies.warmth import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from coopgroup.core.model import GroupSnapshot, RoundPlan
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
     from coopgroup.core.policies.memory import PolicyState
@@ -230,32 +229,30 @@ def with_leavers(group: GroupSnapshot) -> GroupSnapshot:
 _REPLACED_MAX: Final = 64  # cancelled moves for which another resource is looked up in one round
 
 
-def ask_for_warm(
-    warmth: Warmth, shown: Int32Array, refused: Int64Array, ask: Callable[[Int32Array], Int32Array]
-) -> Int32Array:
-    """Return the assignor's better answer.
+def shown_again(
+    warmth: Warmth, shown: Int32Array, answer: Int32Array, refused: Int64Array
+) -> Int32Array | None:
+    """Return the owners that the assignor should see when it is asked again: int32 (R,).
 
     Args:
         warmth: facts of the round with R resources.
-        shown: int32 (R,): the owners that the assignor sees.
+        shown: int32 (R,): the owners that the assignor saw.
+        answer: int32 (R,): its answer.
         refused: pairs that must not warm up.
-        ask: asks the assignor, given the owners that it sees: int32 (R,) to int32 (R,).
 
     Returns:
-        int32 (R,): the target.
+        None if a second answer cannot be better.
     """
-    first = ask(shown)
-    moves = _moves_of(warmth, first, refused)
+    moves = _moves_of(warmth, answer, refused)
     exchanged = moves.move & ~moves.settled
     if not exchanged.any():
-        return first
-    instead = _instead(warmth, first, exchanged, refused)
+        return None
+    instead = _instead(warmth, answer, exchanged, refused)
     if not instead.size:
-        return first
-    done = np.where(moves.settled, first, shown)
+        return None
+    done = np.where(moves.settled, answer, shown)
     done[resources_of(warmth.group, instead)] = members_of(warmth.group, instead)
-    second = ask(done.astype(np.int32))
-    return second if _moves_of(warmth, second, refused).cost < moves.cost else first
+    return done.astype(np.int32)
 
 
 @frozen(kw_only=True, eq=False)
@@ -466,11 +463,12 @@ def _memory_after(
 # --- the round ------------------------------------------------------------------------------------
 # `Warming`: a round with warm-ups, around any assignor and any policy.
 #
-# The leader calls three steps, between the calls of policy and assignor:
+# The leader calls these steps, between the calls of policy and assignor:
 #
 # 1. `shown_owner` and `withheld`: the assignor's view.
-# 2. `aim`: the target, with running warm-ups and warm members preferred.
-# 3. `staged`: the policy's round without moves to cold members, and the warm-ups of the plan.
+# 2. `shown_again` and `better`: its second view, and the better of its two answers.
+# 3. `target_of`: the target, with warm members preferred.
+# 4. `staged`: the policy's round without moves to cold members, and the warm-ups of the plan.
 #
 # Limits of cold warm-ups: those of moves come first, running ones before new ones, each by
 # resource; then those of standbys in the same order. A member that is kept warm does not count.
@@ -516,19 +514,23 @@ class Warming:
         """The resources that the assignor may not place: bool (R,)."""
         return self.offer.withheld_from_assignor & ~self.taken
 
-    def aim(self, ask: Callable[[Int32Array], Int32Array]) -> tuple[Int32Array, Int32Array]:
-        """Return the assignor's answer, and the final target: int32 (R,) each.
+    def shown_again(self, answer: Int32Array) -> Int32Array | None:
+        """Return the owners for a second question; None if there is none."""
+        return shown_again(self.warmth, self.shown_owner, answer, self.warmth.cancelled)
 
-        Args:
-            ask: asks the assignor, given the owners that it sees.
-        """
+    def better(self, first: Int32Array, second: Int32Array) -> Int32Array:
+        """Return the better one of two answers of the assignor."""
+        costs = [_moves_of(self.warmth, one, self.warmth.cancelled).cost for one in (first, second)]
+        return second if costs[1] < costs[0] else first
+
+    def target_of(self, answer: Int32Array) -> Int32Array:
+        """Return the assignor's answer with free resources given to warm members: int32 (R,)."""
         warmth, state = self.warmth, self.context.state
-        answer = ask_for_warm(warmth, self.shown_owner, warmth.cancelled, ask)
         returns = (self.offer.owner != NOBODY) & ~self.taken
         released = np.zeros_like(returns)
         if state is not None:
             released = warmth.group.mask_of(state.released)
-        return answer, given_to_warm(warmth, answer, returns, released)
+        return given_to_warm(warmth, answer, returns, released)
 
     def staged(self, answer: Int32Array, target: Int32Array, staged: StagedRound) -> WarmRound:
         """Return the round with its warm-ups.
