@@ -22,6 +22,7 @@ Rules of this file:
   the end of the session.
 """
 
+import _thread
 import json
 import os
 import select
@@ -31,7 +32,7 @@ import struct
 import sys
 import time
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 VARIABLE: Final = "COOPGROUP_SUPERVISOR"
 """The environment variable that names the socket of the supervisor: descriptor and inode."""
@@ -92,8 +93,8 @@ class Supervisor:
             self._inbox.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._outbox.set_inheritable(True)
         self._signals, self._signal_pipe = os.pipe()
-        for descriptor in (self._signals, self._signal_pipe):
-            os.set_blocking(descriptor, False)
+        os.set_blocking(self._signals, False)
+        self._mask: set[int] = set()
         self._worker: int | None = None
         self._status = 0
         self._began_s = 0.0
@@ -106,12 +107,12 @@ class Supervisor:
 
     def run(self) -> int:
         """Run the worker to its end; return its exit status, as a shell reports it."""
-        signal.set_wakeup_fd(self._signal_pipe, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in _PASSED_ON:
-            # nohup ignores SIGHUP for the worker, too; a handler here would end that.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, lambda *_: None)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # macOS drops it without a handler
+        # nohup ignores SIGHUP for the worker, too.
+        passed_on = [one for one in _PASSED_ON if signal.getsignal(one) is not signal.SIG_IGN]
+        numbers = [signal.SIGCHLD, *passed_on]
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+        _thread.start_new_thread(self._listen, (numbers,))
         self._start()
         while self._worker is not None or self._leavers:
             select.select([self._inbox.fileno(), self._signals], [], [], self._patience_s())
@@ -124,7 +125,11 @@ class Supervisor:
         socket_id = f"{self._outbox.fileno()}:{os.fstat(self._outbox.fileno()).st_ino}"
         environment = {**os.environ, VARIABLE: socket_id}
         self._worker = os.posix_spawnp(
-            self._command[0], self._command, environment, setsigdef=_RESTORED
+            self._command[0],
+            self._command,
+            environment,
+            setsigmask=self._mask,
+            setsigdef=_RESTORED,
         )
         self._began_s = time.monotonic()
 
@@ -148,7 +153,7 @@ class Supervisor:
             try:
                 self._keep(line, ancillary)
             except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
-                _say("a note of a member is unreadable; do both run the same version of coopgroup?")
+                say("a note of a member is unreadable; do both run the same version of coopgroup?")
 
     def _keep(self, line: bytes, ancillary: list[tuple[int, int, bytes]]) -> None:
         note = json.loads(line)
@@ -161,7 +166,7 @@ class Supervisor:
         if process != self._worker and process not in self._strangers:
             self._forget_the_gone()
             self._strangers.add(process)
-            _say(
+            say(
                 f"process {process} has a member, and is not the worker (process {self._worker}): "
                 "no process leaves for it if it is killed; start it with exec"
             )
@@ -179,21 +184,33 @@ class Supervisor:
 
     # --- signals and deaths ----------------------------------------------------------------------
 
+    def _listen(self, numbers: list[signal.Signals]) -> None:
+        """Write each signal to the pipe, and whether the kernel sent it. A handler cannot know."""
+        while True:
+            if hasattr(signal, "sigwaitinfo"):
+                found = signal.sigwaitinfo(numbers)
+                told = found.si_signo, found.si_code > 0
+            else:  # macOS does not say who sent a signal
+                told = signal.sigwait(numbers), True
+            os.write(self._signal_pipe, bytes(told))
+
     def _pass_on(self) -> None:
         try:
-            numbers = os.read(self._signals, 1 << 16)
+            told = os.read(self._signals, 1 << 16)
         except BlockingIOError:
             return
-        for number in map(signal.Signals, numbers):
+        for number, by_kernel in zip(told[::2], told[1::2], strict=True):
             if number not in _PASSED_ON:
                 continue
             self._stops = self._stops or number in _STOPS
-            if self._worker is None or (number in _OF_TERMINALS and _is_in_foreground()):
+            if self._worker is None:
+                continue
+            if by_kernel and number in _OF_TERMINALS and _is_in_foreground(self._worker):
                 continue
             try:
                 os.kill(self._worker, number)  # not reaped yet, so the number is its own
             except OSError as error:  # another user's process, such as one below sudo
-                _say(f"signal {number} cannot be passed on: {error}")
+                say(f"signal {number} cannot be passed on: {error}")
 
     def _bury(self) -> None:
         """Reap all processes that have ended: also orphans, which process 1 inherits."""
@@ -218,21 +235,20 @@ class Supervisor:
     def _leave_for(self, notes: list[_Note]) -> None:
         if not notes:
             return
-        reading, writing = os.pipe()
-        actions = [(os.POSIX_SPAWN_DUP2, reading, 0)]
         try:
-            process = os.posix_spawn(
-                self._leaver[0], self._leaver, os.environ, file_actions=actions
-            )
+            with _nameless_file() as file:
+                file.writelines(one.line + b"\n" for one in notes)
+                file.seek(0)
+                process = os.posix_spawn(
+                    self._leaver[0],
+                    self._leaver,
+                    os.environ,
+                    file_actions=[(os.POSIX_SPAWN_DUP2, file.fileno(), 0)],
+                    setsigmask=self._mask,
+                )
             self._leavers[process] = time.monotonic() + _LEAVER_S_MAX
         except OSError as error:
-            _say(f"no process can leave the group for the worker: {error}")
-        os.close(reading)
-        try:
-            with os.fdopen(writing, "wb") as lines:
-                lines.writelines(one.line + b"\n" for one in notes)
-        except OSError:
-            pass  # the helper has ended, and said why
+            say(f"no process can leave the group for the worker: {error}")
 
     def _end_or_start_again(self, status: int, returning: list[_Note]) -> None:
         code = os.waitstatus_to_exitcode(status)
@@ -243,13 +259,13 @@ class Supervisor:
             return
         why = f"the worker was killed by signal {-code}"
         if time.monotonic() - self._began_s < _LIFE_S_MIN:
-            _say(f"{why} within {_LIFE_S_MIN:.0f} s of its start, so it is not started again")
+            say(f"{why} within {_LIFE_S_MIN:.0f} s of its start, so it is not started again")
             return
-        _say(f"{why}; it is started again, because it returns as {returning[0].member_id}")
+        say(f"{why}; it is started again, because it returns as {returning[0].member_id}")
         try:
             self._start()
         except OSError as error:  # helpers may still leave for other members
-            _say(f"it cannot be started: {error}")
+            say(f"it cannot be started: {error}")
 
 
 def _sender(ancillary: list[tuple[int, int, bytes]], said: int) -> int:
@@ -264,23 +280,37 @@ def _sender(ancillary: list[tuple[int, int, bytes]], said: int) -> int:
     return said
 
 
-def _is_in_foreground() -> bool:
-    """Return whether this process and its worker are in the foreground of a terminal."""
+def _nameless_file() -> BinaryIO:
+    """Open a file for the helper to read: a write to a pipe could wait for the helper."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("notes"), "w+b")
+    folder = os.environ.get("TMPDIR", "/tmp")  # noqa: S108 - the file is new, and ours alone
+    path = f"{folder}/coopgroup-{os.getpid()}-{time.monotonic_ns()}"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    os.unlink(path)  # noqa: PTH108 - pathlib is not worth its memory here
+    return os.fdopen(descriptor, "w+b")
+
+
+def _is_in_foreground(process: int) -> bool:
+    """Return whether a process is in the foreground of the terminal, and has its signals."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:
         return False
     try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
+        return os.tcgetpgrp(terminal) == os.getpgid(process)
     except OSError:
         return False
     finally:
         os.close(terminal)
 
 
-def _say(what: str) -> None:
-    try:  # noqa: SIM105 - contextlib is not worth its memory here
-        os.write(2, f"coopgroup.supervisor: {what}\n".encode(errors="replace"))
+def say(what: str) -> None:
+    """Write a line to the log; without a reader it is lost, because nothing may wait for it."""
+    line = f"coopgroup.supervisor: {what}".encode(errors="replace")[: select.PIPE_BUF - 1]
+    try:
+        if select.select([], [2], [], 0)[1]:  # a pipe then has room for PIPE_BUF bytes
+            os.write(2, line + b"\n")
     except OSError:
         pass  # the reader of the log has gone, and the worker lives on
 
@@ -294,12 +324,12 @@ def main(arguments: Sequence[str]) -> int:
     if command[:1] == ["--"]:
         del command[0]
     if not command or command[0].startswith("-"):
-        _say(f"COMMAND: got {' '.join(command[:1]) or 'nothing'}, expected a program; {_USAGE}")
+        say(f"COMMAND: got {' '.join(command[:1]) or 'nothing'}, expected a program; {_USAGE}")
         return 2
     try:
         return Supervisor(command).run()
     except OSError as error:
-        _say(f"COMMAND: got {command[0]}, expected a program that can be started ({error})")
+        say(f"COMMAND: got {command[0]}, expected a program that can be started ({error})")
         return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
 
 

@@ -50,7 +50,6 @@ def run(
     found: dict[str, Any] = {}
     for count in listeners:
         with KafkaCluster() as cluster, ExitStack() as opened:
-            cluster.create_topic(BELL_TOPIC, partitions=1)
             crowd = _Crowd(cluster, opened)
             for _ in range(count):
                 crowd.add()

@@ -23,6 +23,7 @@ BENCHMARKS: Final = (
     "leader",
     "assignors",
     "pipeline",
+    "increments",
     "throughput",
     "aio",
     "faststream",

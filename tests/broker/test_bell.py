@@ -10,6 +10,7 @@ import pytest
 
 from coopgroup.cli import app
 from coopgroup.kafka.config.connection_settings import read_connection_settings
+from coopgroup.kafka.config.keys import BELL_TOPIC
 from coopgroup.kafka.membership.bell import TopicBell
 from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.testing import KafkaCluster
@@ -86,20 +87,19 @@ def hung(cluster: KafkaCluster, topic: str, heard: Callable[[], None]) -> Iterat
         transport.close()
 
 
-def test_bell_follows_the_leader_of_its_partition() -> None:
+def test_bell_of_a_test_cluster_follows_the_leader_of_its_partition() -> None:
     heard = threading.Event()
-    with KafkaCluster(3) as cluster:
-        cluster.create_topic("bell", 1, replication=3, config={"min.insync.replicas": "1"})
-        with (
-            hung(cluster, "bell", lambda: None) as ringing,
-            hung(cluster, "bell", heard.set),
-        ):
+    with (
+        KafkaCluster(3) as cluster,
+        hung(cluster, BELL_TOPIC, lambda: None) as ringing,
+        hung(cluster, BELL_TOPIC, heard.set),
+    ):
 
-            def rings() -> bool:
-                ringing.ring()
-                return heard.wait(0.2)
+        def rings() -> bool:
+            ringing.ring()
+            return heard.wait(0.2)
 
-            wait_for(rings, "a first ring")
-            cluster.stop_broker(cluster.leader_of("bell", 0))
-            heard.clear()
-            wait_for(rings, "a ring through the new leader")
+        wait_for(rings, "a first ring")
+        cluster.stop_broker(cluster.leader_of(BELL_TOPIC, 0))
+        heard.clear()
+        wait_for(rings, "a ring through the new leader")

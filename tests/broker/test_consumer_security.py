@@ -284,7 +284,7 @@ def test_the_supervisor_leaves_with_the_credentials_of_its_member(
     secured: KafkaCluster,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     topic = unique("supervised")
     secured.create_topic(topic, 1)
@@ -294,5 +294,5 @@ def test_the_supervisor_leaves_with_the_credentials_of_its_member(
         crew.add("a").subscribe([topic])
         crew.until(lambda: crew.counts() == [1], "it works")
         assert supervised.main([inbox.recv(1 << 20)]) == 0
-        assert f"left group {crew.group_id}" in capsys.readouterr().err
+        assert f"left group {crew.group_id}" in capfd.readouterr().err
         crew.until(lambda: bool(crew.telemetry("a", MembershipLost)), "the coordinator dropped it")

@@ -51,8 +51,8 @@ def consumer_config(spec: WorkerSpec) -> dict[str, object]:
     if spec.kind in _STRATEGIES:
         config["partition.assignment.strategy"] = _STRATEGIES[spec.kind]
     identified = without_bell(spec.kind)
-    if identified != spec.kind:
-        config["coopgroup.bell.topic"] = BELL_TOPIC
+    if _is_ours(spec.kind):  # a cluster has the topic of the default, too
+        config["coopgroup.bell.topic"] = "" if identified == spec.kind else BELL_TOPIC
     if identified.endswith("-static"):
         config["group.instance.id"] = spec.name
     if identified.endswith("-kept"):

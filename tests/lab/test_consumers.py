@@ -34,6 +34,7 @@ TIMEOUTS: dict[str, object] = {"session.timeout.ms": 6000, "heartbeat.interval.m
 
 STATIC = {"group.instance.id": "m1"}
 KEPT = {"coopgroup.state.dir": "logs/state"}
+SILENT = {"coopgroup.bell.topic": ""}
 BELL = {"coopgroup.bell.topic": "trial-bell"}
 EAGER = {"partition.assignment.strategy": "range"}
 STICKY = {"partition.assignment.strategy": "cooperative-sticky"}
@@ -42,9 +43,9 @@ STICKY = {"partition.assignment.strategy": "cooperative-sticky"}
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        ("coopgroup-simple", TIMEOUTS),
-        ("coopgroup-simple-static", TIMEOUTS | STATIC),
-        ("coopgroup-deferred-kept", TIMEOUTS | KEPT),
+        ("coopgroup-simple", TIMEOUTS | SILENT),
+        ("coopgroup-simple-static", TIMEOUTS | SILENT | STATIC),
+        ("coopgroup-deferred-kept", TIMEOUTS | SILENT | KEPT),
         ("coopgroup-simple-bell", TIMEOUTS | BELL),
         ("coopgroup-simple-supervised-bell", TIMEOUTS | BELL),
         ("coopgroup-deferred-kept-bell", TIMEOUTS | KEPT | BELL),

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from coopgroup.cli.pipeline.advise import command
+from coopgroup.cli.pipeline.advise import advice_for, command
 from coopgroup.cli.pipeline.run import _advice
 from coopgroup.errors import CoopgroupError, PipelineError
 from coopgroup.pipeline.advice import tables as advice_tables
@@ -310,8 +310,21 @@ def test_process_that_starts_again_is_known_by_the_history(spark: SparkSession) 
 
 
 @pytest.mark.verify
-def test_a_call_without_groups_advises_groups_with_enough_episodes(spark: SparkSession) -> None:
-    """A deployment is one episode, and new members form an episode without an absence."""
+def test_a_call_without_groups_advises_groups_with_enough_episodes(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deployment is one episode, and new members form an episode without an absence.
+
+    Few groups at a time are in the driver's memory.
+    """
+    asked = []
+
+    def advised(tables: Tables, groups: Sequence[str], **others: Any) -> Any:  # noqa: ANN401
+        asked.append(groups)
+        return advice_for(tables, groups, **others)
+
+    monkeypatch.setattr("coopgroup.cli.pipeline.run.advice_for", advised)
+    monkeypatch.setattr("coopgroup.cli.pipeline.run._GROUPS_AT_ONCE", 1)
     absences = [
         absence(HOUR_MS * number // (1 if group == "crashed" else HOUR_MS), 5_000, group=group)
         for group in ("crashed", "deployed")
@@ -327,6 +340,7 @@ def test_a_call_without_groups_advises_groups_with_enough_episodes(spark: SparkS
         ("crashed", True),
         ("grown", True),
     ]
+    assert asked == [("crashed",), ("deployed",), ("grown",)]
     assert _advice(tables, Scope(since_ms=2 * HOUR_MS), 1_000) == []
 
 

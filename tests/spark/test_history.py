@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from base64 import urlsafe_b64decode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -355,12 +356,50 @@ def test_a_batch_reads_its_source_once(spark: SparkSession, tmp_path: Path) -> N
     assert sum(one["numInputRows"] for one in query.recentProgress) == 7
 
 
-def test_tables_without_their_checkpoint_are_not_added_to(
-    spark: SparkSession, tmp_path: Path
+@pytest.fixture
+def copies(spark: SparkSession, tmp_path: Path) -> dict[str, Path]:
+    """Return copies of a folder of tables: after the first batch, and after the second one."""
+    found = {}
+    for age in ("older", "newer"):
+        write_input(spark, tmp_path / "in", parts=1)
+        tables = Tables(spark=spark, folder=str(tmp_path / "out"))
+        start_history(stream(spark, tmp_path / "in"), tables).awaitTermination()
+        found[age] = shutil.copytree(tmp_path / "out" / "v1", tmp_path / age)
+    return found
+
+
+CHECKPOINT = "checkpoints/history"
+NOT_KNOWN = "has rows of history that its checkpoint does not know"
+
+
+@pytest.mark.verify
+def test_tables_and_a_checkpoint_of_different_times_are_refused(
+    spark: SparkSession, tmp_path: Path, copies: dict[str, Path]
 ) -> None:
-    """Without the checkpoint all would be read again, so the job reports the problem."""
-    tables = Tables(spark=spark, folder=str(tmp_path / "out"))
-    tables.append("history", 0, frames_of(raw_frame(spark, [commit_record(1, 1)])))
-    write_input(spark, tmp_path / "in", parts=1)
-    with pytest.raises(PipelineError, match="no checkpoint"):
-        start_history(stream(spark, tmp_path / "in"), tables)
+    """A part of the folder is deleted, or is a copy from before the last batch.
+
+    Records would be read again, or never. A batch without its commit is only repeated.
+    """
+    cases = {
+        "checkpoint": ([CHECKPOINT], NOT_KNOWN),
+        "offsets": ([f"{CHECKPOINT}/offsets"], NOT_KNOWN),
+        "checkpoint and commits": ([CHECKPOINT, "commits"], NOT_KNOWN),
+        "generations": (["generations"], "v1/generations lacks rows that history has written"),
+        "commit": ([f"{CHECKPOINT}/commits"], None),
+    }
+    for number, (names, said) in enumerate(cases.values()):
+        for age in ("deleted", "older"):
+            tables = Tables(spark=spark, folder=str(tmp_path / f"{age}-{number}"))
+            root = shutil.copytree(copies["newer"], tables.root)
+            for name in names:
+                shutil.rmtree(Path(root) / name)
+                if age == "older":
+                    shutil.copytree(copies[age] / name, Path(root) / name)
+            if said is not None:
+                with pytest.raises(PipelineError, match=said) as refused:
+                    start_history(stream(spark, tmp_path / "in"), tables)
+                assert "\n" not in str(refused.value)
+            else:
+                start_history(stream(spark, tmp_path / "in"), tables).awaitTermination()
+                assert len(rows(tables.read("commits"))) == 10
+                assert len(rows(tables.read("generations"))) == 2

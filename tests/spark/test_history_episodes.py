@@ -265,7 +265,7 @@ claim(
     "no member returns in another life",
     *("removed", "absences"),
     "member_id returned_as observed_until_ms",
-    *(("a", "never", 200_000), ("b", "never", 200_000), ("y", "never", AS_OF_MS)),
+    *(("a", "never", 200_000), ("b", "never", 200_000), ("y", "never", None)),
 )
 
 STORIES["anew"] = Story(
@@ -552,23 +552,23 @@ LEFT: tuple[tuple[str, Story, tuple[object, ...]], ...] = (
         presence(
             *((100, 1, "a1 k"), (110, 2, "k"), (150, 3, "a2 k"), (300, 4, "a2 k")), commits=SEEN
         ),
-        (104, 104, 110, 46, 1, 1, AS_OF_MS),
+        (104, 104, 110, 46, 1, 1, None),
     ),
     (
         "without commits an absence begins with the round without the member",
         presence((100, 1, "k a1"), (110, 2, "k"), (150, 3, "k a2")),
-        (100, 110, 110, 40, 0, 1, AS_OF_MS),
+        (100, 110, 110, 40, 0, 1, None),
     ),
     # A topic without records has old commits.
     (
         "no absence is longer than the group would have waited",
         presence((100, 1, "a1 k"), (2_000, 2, "k"), (2_005, 3, "a2 k"), commits=SEEN),
-        (1_990, 2_000, 2_000, 5, 1, 1, AS_OF_MS),
+        (1_990, 2_000, 2_000, 5, 1, 1, None),
     ),
     (
         "unknown rounds set no limit for an absence",
         presence((100, 1, "a1 k"), (2_000, 9, "k"), commits=SEEN),
-        (999, 999, 2_000, None, 1, 1, AS_OF_MS),
+        (999, 999, 2_000, None, 1, 1, None),
     ),
 )
 SLOW = {"session_timeout_ms": 45_000, "rebalance_timeout_ms": 300_000}

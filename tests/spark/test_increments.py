@@ -128,6 +128,52 @@ def test_lag_is_new_only_for_groups_whose_episodes_it_may_change(
     assert computed[3:] == [("alive", "ended", "removed", "without members")]
 
 
+def test_rows_of_quiet_groups_go_on_with_the_end_of_the_history(
+    tables: Tables, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without new commits: absences have no end, and waiting records open an outage.
+
+    A killed run had moved the end already. What an ended life shows does not change.
+    """
+    left = (
+        State(at_ms=0, generation=1, held={"a": [0], "b": [1]}),
+        State(at_ms=60, generation=2, held={"b": [0, 1]}),
+    )
+    emptied = State(at_ms=70, generation=3, held={})
+    commits = tuple(every(10, (0, 50)))
+    lag = [{"topic": "orders", "partition": 0, "at_ms": 90, "lag": 0}]
+    stories = {
+        "quiet": Story(states=left, commits=commits),
+        "emptied": Story(states=(*left, emptied), commits=commits, lag=lag),
+        "removed": Story(states=(*left, emptied, State(at_ms=101, held=REMOVED)), commits=commits),
+    }
+    later = Story(states=(), lag=[{**lag[0], "at_ms": 120, "lag": 5}])
+    none = {name: make(spark, name) for name in TELEMETRY}
+    tables.read_until(100)
+    add(tables, {**tables_of(spark, stories), **none})
+    write_episodes(tables)
+    tables.read_until(120)
+    add(tables, {**tables_of(spark, {"emptied": later}), **none})
+    with killed_at(Progress, "note", after=1):
+        write_episodes(tables)
+    tables.read_until(140)
+    computed = watched(monkeypatch)
+    write_episodes(tables)
+    found = {name: rows(tables.read(name)) for name in EPISODES}
+    tables.note("episodes", None)
+    write_episodes(tables)
+    assert found == {name: rows(tables.read(name)) for name in EPISODES}
+    assert computed == [("emptied",), ()]
+    observed = tables.read("absences").where("member_id = 'a'")
+    assert rows(observed, "group", "observed_until_ms") == [
+        *(("emptied", None), ("quiet", None), ("removed", 101))
+    ]
+    assert rows(tables.read("outages").where("end_ms IS NULL"), "group", "partition")[0] == (
+        "emptied",
+        0,
+    )
+
+
 def test_a_later_begin_computes_only_groups_with_rows_before_it(
     tables: Tables, spark: SparkSession, computed: list[tuple[str, ...]]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -368,32 +369,54 @@ def test_lag_of_one_group_keeps_the_rows_of_others(tables: Tables, spark: SparkS
     assert rows(tables.read("lag"), "group", "lag") == [("g", 1), ("h", 7)]
 
 
-def test_lives_of_a_topic_are_told_apart_on_the_days_after(
+def test_lives_of_a_topic_are_told_apart_in_the_hours_after(
     tables: Tables, spark: SparkSession
 ) -> None:
-    """New days are computed from the lag of the day before, which does not know a commit's id.
+    """New moments follow from the lag of the hour before, which does not know a commit's id.
 
-    Topic `again` is made again on day 1 and gets its first commit on day 3. On day 3 topic `late`
-    is made again, and the commit to it is of a broker that writes no id.
+    Topic `again` is made again in hour 1 and gets its first commit in hour 3. In hour 3 topic
+    `late` is made again, and the commit to it is of a broker that writes no id.
     """
-    day_ms = 24 * HOUR_MS
     first = [commit(10, 7, topic="again", topic_id="a"), commit(10, 4, topic="late")]
     tables.append("history", 0, {"commits": make(spark, "commits", *first)})
     lives = {"again": "abbbb", "late": "aaabb"}
-    for day in range(5):
-        at_ms = day * day_ms + 20
+    for hour in range(5):
+        at_ms = hour * HOUR_MS + 20
         moments = [
-            end(at_ms, 9, topic=name) | {"topic_id": ids[day]} for name, ids in lives.items()
+            end(at_ms, 9, topic=name) | {"topic_id": ids[hour]} for name, ids in lives.items()
         ]
         tables.merge({"ends": make(spark, "ends", *moments)})
-        if day == 3:
+        if hour == 3:
             said = commit(at_ms - 1, 2, topic="again", topic_id="b")
             tables.append("history", 1, {"commits": make(spark, "commits", said)})
         write_lag(tables, "earliest")
     assert rows(tables.read("lag"), "topic", "at_ms", "lag") == [
-        *(("again", day * day_ms + 20, lag) for day, lag in ((0, 2), (3, 7), (4, 7))),
-        *(("late", day * day_ms + 20, 5) for day in range(5)),
+        *(("again", hour * HOUR_MS + 20, lag) for hour, lag in ((0, 2), (3, 7), (4, 7))),
+        *(("late", hour * HOUR_MS + 20, 5) for hour in range(5)),
     ]
+
+
+def test_the_hour_before_new_moments_is_read_with_its_first_ms(
+    tables: Tables, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit, or the last earlier moment, is exactly an hour before, a ms earlier or later.
+
+    Afterwards nothing is new, so the job reads no rows.
+    """
+    commits, moments = [commit(1, 1, topic="quiet")], [end(HOUR_MS, 9, topic="quiet")]
+    for older, said, seen in product((0, 1), (-1, 0, 1), (-1, 0, 1)):
+        topic = f"{older} {said} {seen}"
+        commits += [commit(1, 1, topic=topic)] * older
+        commits.append(commit(HOUR_MS + said, 5, topic=topic))
+        moments.append(end(HOUR_MS + seen, 9, topic=topic))
+    tables.append("history", 0, {"commits": make(spark, "commits", *commits)})
+    for some in (moments, [one | {"at_ms": 2 * HOUR_MS} for one in moments]):
+        tables.merge({"ends": make(spark, "ends", *some)})
+        write_lag(tables, "latest")
+    last = rows(tables.read("lag").where(f"at_ms = {2 * HOUR_MS}"), "topic", "lag")
+    assert last == [*((one["topic"], 4) for one in moments[1:]), ("quiet", 8)]
+    monkeypatch.delattr(Tables, "read")
+    write_lag(tables, "latest")
 
 
 @pytest.mark.verify
@@ -402,7 +425,7 @@ def test_what_is_new_is_added_to_lag_as_if_all_were_computed(
 ) -> None:
     """Late commits, deletions, dead groups, midnight; days without new input keep their files."""
     chance = random.Random(5)
-    day_ms, step_ms = 24 * HOUR_MS, 4 * HOUR_MS
+    day_ms, step_ms = 24 * HOUR_MS, HOUR_MS // 2
     old_files: set[str] = set()
     expected: list[tuple[Any, ...]] = []
     for number, (first, last) in enumerate([(0, 2), (2, 3), (1, 4)]):

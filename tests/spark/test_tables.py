@@ -46,6 +46,18 @@ def test_tables_of_another_release_are_refused(tables: Tables, tmp_path: Path) -
         tables.require("commits", "it")
 
 
+def test_tables_of_an_earlier_format_are_refused(tables: Tables) -> None:
+    """Without Delta's change data feed, no job can tell which rows are new."""
+    tables.replace("lag", lags(tables, 1, "g"))
+    tables.check_release()
+    commits(tables, 1)["commits"].write.format("delta").save(tables.path("commits"))
+    said = (
+        "v1/commits has no delta.enableChangeDataFeed: an earlier version .*; take another folder"
+    )
+    with pytest.raises(PipelineError, match=said):
+        tables.require("commits", "it")
+
+
 def test_batches_add_up_and_the_same_batch_counts_once(tables: Tables, tmp_path: Path) -> None:
     """A complete batch stays unchanged, even if other rows come under its number."""
     of_another_process = Tables(spark=tables.spark, folder=tables.folder)
@@ -78,12 +90,15 @@ def test_rows_with_a_known_key_are_not_merged_again(tables: Tables) -> None:
 def test_later_rows_are_not_in_tables_as_of_now(tables: Tables) -> None:
     tables.replace("lag", lags(tables, 1, "g"))
     early = tables.read("lag")
+    tables.read_until(5)
     pinned = tables.current()
+    tables.read_until(7)
     tables.replace("lag", lags(tables, 3, "g"))
     tables.append("history", 0, commits(tables, 1))
     assert rows(tables.read("lag"), "at_ms") == [(3,)]
     assert rows(early, "at_ms") == rows(pinned.read("lag"), "at_ms") == [(1,)]
     assert rows(pinned.read("commits")) == []
+    assert (pinned.as_of_ms(), tables.as_of_ms()) == (5, 7)
 
 
 def test_rows_of_some_groups_and_times_are_replaced(tables: Tables) -> None:
@@ -96,12 +111,13 @@ def test_rows_of_some_groups_and_times_are_replaced(tables: Tables) -> None:
     assert rows(tables.read("lag"), "group", "at_ms") == [("a", 1), ("a", 3), ("c", 1)]
 
 
-def test_progress_is_kept_unless_a_kill_left_half_of_it(tables: Tables, tmp_path: Path) -> None:
+def test_progress_is_kept_unless_it_is_unreadable(tables: Tables, tmp_path: Path) -> None:
     assert tables.noted("lag") is None
     for at_ms in (1, 2):
         tables.note("lag", {"größe": at_ms})
         assert tables.noted("lag") == {"größe": at_ms}
     file = tmp_path / "v1" / "progress" / "lag.json"
+    assert [one.name for one in file.parent.iterdir() if one.suffix != ".crc"] == ["lag.json"]
     file.write_text(file.read_text()[:5])
     assert tables.noted("lag") is None
     tables.note("lag", None)

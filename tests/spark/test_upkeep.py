@@ -112,7 +112,13 @@ def test_old_rows_are_deleted_but_for_the_last_of_each_subject(
     )
     kept = [f"--keep={name}=1970-01-03" for name in ("commits", "generations", "members", "ends")]
     command = ["pipeline", "optimize", "--tables", tables.folder]
+    jobs = ("lag", "loads", "episodes")
+    for job in jobs:
+        tables.note(job, {})
+    assert run([*command, "--keep=members=1970-01-01"]) == 0
+    assert [tables.noted(job) for job in jobs] == [{}] * 3
     assert run([*command, *kept]) == 0
+    assert [tables.noted(job) for job in jobs] == [None] * 3
     assert rows(tables.read("commits"), "at_ms", "partition") == [
         (3, 2),
         (2 + day_ms, 0),

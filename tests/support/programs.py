@@ -9,8 +9,9 @@ from typing import Any
 TIMEOUT_S = 60
 # What Linux alone has is deleted, and TCP_KEEPIDLE gets its name and number of macOS.
 _AS_ON_MACOS = """
-import os, socket, time
-del time.CLOCK_BOOTTIME, os.O_PATH, os.waitid
+import os, signal, socket, time
+del time.CLOCK_BOOTTIME, os.O_PATH, os.waitid, os.memfd_create
+del signal.sigwaitinfo, signal.sigtimedwait
 del socket.TCP_USER_TIMEOUT, socket.TCP_KEEPIDLE, socket.SO_PASSCRED, socket.SCM_CREDENTIALS
 socket.TCP_KEEPALIVE = 0x10
 import json, sys

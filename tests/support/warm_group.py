@@ -8,6 +8,7 @@ from coopgroup.assignors import StickyAssignor
 from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.leader import NO_LAGS, RoundDecision, TopicMetadata, lead, read_members
 from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.model.traits import Traits
 from coopgroup.core.policies.policy import Policy
@@ -89,7 +90,7 @@ class WarmGroup:
         member = WarmMember(
             owned=partitions(*owned),
             warm=None if warm is None else partitions(*warm),
-            generation=self.generation,
+            generation=self.generation if owned else NO_GENERATION,
             rack=rack,
             topics=topics,
             instance_id=instance_id,

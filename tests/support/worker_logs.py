@@ -126,7 +126,10 @@ class Crew:
             holders = self.holders()
             if not condition(holders):
                 return False
-            newest_s = max(row["at_s"] for row in [*self._of("start"), *self._of("stop")])
+            changes = [row["at_s"] for row in [*self._of("start"), *self._of("stop")]]
+            if not changes:  # a process may tell of its work before its first start has returned
+                return False
+            newest_s = max(changes)
             found.clear()
             found.update(holders)
             return bool(self._of("work")[-1]["at_s"] > newest_s + QUIET_S)

@@ -16,9 +16,9 @@ from attrs import define, field, frozen
 from coopgroup.core.assignors.registry import create_assignor
 from coopgroup.core.member import Member, MemberConfig, MemberState
 from coopgroup.core.member.effects import Lane
-from coopgroup.core.member.events import RejoinRequested, SubscriptionChanged
+from coopgroup.core.member.events import RejoinRequested, StartsDeclined, SubscriptionChanged
 from coopgroup.core.member.transitions import AT_WORK
-from coopgroup.core.model import group_api
+from coopgroup.core.model import EMPTY, ResourceSet, group_api
 from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.policies.built_in import create_policy
 from coopgroup.protocol import decode_subscription, encode_subscription
@@ -32,7 +32,7 @@ from coopgroup.simulator.world.network import Mishap, Upset
 from tests.swarm.hostile import HOSTILE, prepare
 from tests.swarm.leases import Leases
 from tests.swarm.mixed import Guests
-from tests.swarm.places import misplaced, traits_of
+from tests.swarm.places import left_out, misplaced, traits_of
 from tests.swarm.rest import (
     RECORDS_MAX,
     needless_losses,
@@ -155,6 +155,7 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
             violations = (*violations, found)
         violations += tuple(needless_losses(world.telemetry, player.disturbed))
         violations += tuple(misplaced(run, world.telemetry, world.now_ms))
+        violations += tuple(left_out(run, simulation))
     return Played(
         run=run,
         violations=violations,
@@ -350,6 +351,16 @@ class _Player:
             case _:
                 self._subscribe(process, act)
 
+    def _decline(self, process: Process, act: Act) -> None:
+        def forget() -> None:
+            if process.alive:
+                process.give(StartsDeclined(resources=EMPTY))
+
+        declined = {topic: range(act.number) for topic in act.topics}
+        process.give(StartsDeclined(resources=ResourceSet(declined)))
+        if act.for_ms:
+            self.simulation.world.later(act.for_ms, forget)
+
     def _close_when_free(self, process: Process) -> None:
         """Close a process when its hand-over is complete; a group does not rest before."""
         member = process.session.member
@@ -386,7 +397,7 @@ class _Player:
         self.simulation.start_again(process)
 
     def _subscribe(self, process: Process, act: Act) -> None:
-        """Change the subscription of a process if its consumer accepts calls now."""
+        """Change what a process subscribes to or declines, if its consumer accepts calls now."""
         at_work = process.state in AT_WORK or process.state is MemberState.LOSING
         if not at_work or process.paused or process.application.closing:
             return
@@ -394,6 +405,8 @@ class _Player:
             self.away.add(_leaves(process))
             process.give(SubscriptionChanged(topics=(), hands_over=True))
             self._close_when_free(process)
+        elif act.kind is ActKind.DECLINE:
+            self._decline(process, act)
         else:
             process.topics = act.topics
             process.give(SubscriptionChanged(topics=act.topics))

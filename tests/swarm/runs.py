@@ -84,6 +84,10 @@ class ActKind(enum.StrEnum):
     HAND_OVER = "hand over"
     """A process hands over, and closes when it owns nothing; drawn only with warm-ups."""
 
+    DECLINE = "decline"
+    """The application of a process declines the first `number` partitions of `topics`, for `for_ms`
+    or until its end."""
+
     GARBLE = "garble"
     """The next JoinGroup of a process has a subscription that nobody can read."""
 

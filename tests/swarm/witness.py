@@ -7,6 +7,8 @@ brokers. Its rules are:
   partition that they subscribe to, except those that the leader cannot take from a hostile member.
   These are the partitions that a leader has assigned to it, and those that it got by a claim that
   Kafka's rule (the highest generation wins, a tie has no owner) does not give to an honest member.
+  An assignment counts even if the group coordinator refused its round: the leader does not know
+  whether the member has received it.
   The rule counts only where it must: for a leader without memory of the last round, a generation
   that has been, and a topic that the member subscribes to, or any if it hands over. In both cases
   the hostile member must have claimed the partition in each readable subscription since.
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from coopgroup.protocol import Subscription
     from coopgroup.simulator.host.process import Process
     from coopgroup.simulator.simulation import Simulation
+    from coopgroup.simulator.world import Watcher
     from coopgroup.simulator.world.brokers import Brokers
     from coopgroup.simulator.world.calls import Call
     from coopgroup.telemetry import Envelope
@@ -87,6 +90,8 @@ class Witness:
         hostile: names of the hostile processes.
         disturbed: processes that may not reach the group coordinator; "" for all processes.
         held: by member id, the partitions that no leader can take from a hostile member.
+        offered: the partitions that an honest leader has assigned to a hostile member since the
+            last completed round, by the member ids of both.
         rounds: all rounds with assignments, in order.
         violations: what is already known to be wrong.
     """
@@ -96,15 +101,19 @@ class Witness:
     hostile: Collection[str]
     disturbed: AbstractSet[str]
     held: dict[str, ResourceSet] = field(factory=dict)
+    offered: dict[tuple[str, str], ResourceSet] = field(factory=dict)
     rounds: list[_Round] = field(factory=list)
     violations: list[Violation] = field(factory=list)
     _ever: ResourceSet = EMPTY
     _subscribed: dict[str, set[str]] = field(factory=dict)
     # The process that must answer a round, the join that asks it, and until when.
     _asked: tuple[Process, JoinGroupAnswer, int] | None = None
+    _watcher: Watcher | None = None
 
     def __attrs_post_init__(self) -> None:
-        """See the answers of the brokers, too."""
+        """See the answers of the brokers, too, and the requests that never reach them."""
+        world = self.simulation.world
+        self._watcher, world.transcript = world.transcript, self
         reply = self.simulation.brokers.reply
 
         def seen(call: Call, answer: Answer) -> None:
@@ -135,6 +144,37 @@ class Witness:
             assert isinstance(group, ClassicGroup)
             if group.state is GroupState.STABLE:
                 self._take(group)
+
+    # --- what a `Watcher` receives ----------------------------------------------------------------
+
+    def sent(self, call: Call) -> None:
+        """Remember what an honest leader assigns to hostile members."""
+        if self._watcher is not None:
+            self._watcher.sent(call)
+        request = call.send.request
+        if not isinstance(request, SyncGroupRequest) or self.is_hostile(request.member_id):
+            return
+        for member_id, assignment in request.assignments:
+            if self.is_hostile(member_id):
+                pair = request.member_id, member_id
+                self.offered[pair] = self.offered.get(pair, EMPTY) | _given(assignment)
+
+    def recorded(self, envelope: Envelope) -> None:
+        """Handle a new telemetry record."""
+        if self._watcher is not None:
+            self._watcher.recorded(envelope)
+
+    def answered(self, call: Call, answer: Answer) -> None:
+        """Handle an answer that has arrived."""
+        if self._watcher is not None:
+            self._watcher.answered(call, answer)
+
+    def failed(self, call: Call) -> None:
+        """Handle a call without an answer."""
+        if self._watcher is not None:
+            self._watcher.failed(call)
+
+    # --- what honest members must own -------------------------------------------------------------
 
     @property
     def wanted(self) -> ResourceSet:
@@ -195,6 +235,7 @@ class Witness:
         self.held = {
             one: self._held(one, made, remembers=remembers) for one in said if self.is_hostile(one)
         }
+        self.offered.clear()
         self.rounds.append(made)
 
     def _knows_last_round(self, leader: Process, made: _Round) -> bool:
@@ -212,6 +253,8 @@ class Witness:
     def _held(self, member_id: str, made: _Round, *, remembers: bool) -> ResourceSet:
         """Return what no leader can take from a hostile member after a round."""
         before, said = self.held.get(member_id, EMPTY), made.said[member_id]
+        if remembers:
+            before |= self.offered.get((made.leader_id, member_id), EMPTY)
         given = made.given[member_id]
         existing = self.simulation.brokers.existing()
         if said is None:  # a leader without memory must fear that it owns anything
@@ -263,6 +306,8 @@ class Witness:
             return
         wanted = self.simulation.brokers.existing().restrict_names(*honest)
         sharers = [one for one in made.said.values() if one and wanted.restrict_names(one.topics)]
+        if not sharers:  # the topics of all members are gone
+            return
         topics = {topic for one in sharers for topic in one.topics}
         shared = self.simulation.brokers.existing().restrict_names(topics)
         fair = -(-len(shared) // len(sharers))

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,62 @@ die()
     assert "killed by signal 9; it is started again, because it returns as kept" in errors
 
 
+def test_notes_larger_than_a_pipe_do_not_wait_for_the_helper(tmp_path: Path) -> None:
+    """This helper reads nothing until the next worker runs, and only the supervisor starts that."""
+    waits = tmp_path / "waits"
+    os.mkfifo(waits)
+    worker = f"""
+if os.path.exists({str(waits)!r} + ".ran"):
+    open({str(waits)!r}, "w").close()
+    sys.exit(5)
+open({str(waits)!r} + ".ran", "w").close()
+tell('kept', returns=True)
+for member in range(2, 6):
+    tell('x' * 40_000, member=member)
+die()
+"""
+    leaver = f"""
+import sys
+import signal
+signal.alarm({TIMEOUT_S})
+open({str(waits)!r}).close()
+print([len(line) > 40_000 for line in sys.stdin])
+"""
+    program = SUPERVISE.replace("leaver).run()", f"[sys.executable, '-c', {leaver!r}]).run()")
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "0", WORKER + worker],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert ended.returncode == 5
+    assert ended.stdout.startswith("[True, True, True, True]")
+
+
+def test_full_log_does_not_stop_the_supervisor() -> None:
+    """Nobody reads its errors, and it has one to report."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 4096)
+    os.set_blocking(writing, True)
+    worker = "os.write(socket, b'garbage'); sys.exit(3)"
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", SUPERVISE, "10", WORKER + worker],
+            stdout=subprocess.DEVNULL,
+            stderr=writing,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert ended.returncode == 3
+
+
 def test_identity_that_dies_at_once_is_not_started_again() -> None:
     status, left, errors = supervised("tell('kept', returns=True); die()")
     assert (status, left) == (KILLED, [])
@@ -175,32 +232,57 @@ def test_unreadable_note_costs_only_itself() -> None:
     assert errors.count("unreadable") == 1
 
 
-def test_ctrl_c_of_a_terminal_is_not_passed_on() -> None:
-    """The terminal sends SIGINT to the worker as well; a second one would abort its clean end.
-
-    This worker left the terminal's processes, so it has only the signals of the supervisor.
-    """
-    worker = """
-os.setpgid(0, 0)
-signal.signal(signal.SIGINT, lambda *_: sys.exit(12))
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(11))
-print(os.getppid(), flush=True)
-signal.pause()
+@pytest.mark.skipif(not LINUX, reason="only Linux says who sent a signal")
+@pytest.mark.parametrize("as_process_1", [False, True])
+@pytest.mark.parametrize(
+    ("worker", "sent", "senders"),
+    [
+        ("", "ctrl-c", ["the terminal"]),
+        ("os.setpgid(0, 0)", "ctrl-c", ["the supervisor"]),
+        ("", "kill", ["the supervisor"]),
+    ],
+)
+def test_sigint_reaches_the_worker_of_a_terminal_once(
+    worker: str, sent: str, senders: list[str], as_process_1: bool
+) -> None:
+    """The terminal sends Ctrl-C to all its foreground processes; a second SIGINT would abort."""
+    if as_process_1 and (os.geteuid() != 0 or shutil.which("unshare") is None):
+        pytest.skip("only root may make a namespace of processes")
+    worker = f"""
+{worker}
+heard = signal.SIGINT, signal.SIGTERM
+signal.pthread_sigmask(signal.SIG_BLOCK, heard)
+print("ready", flush=True)
+while (found := signal.sigwaitinfo(heard)).si_signo == signal.SIGINT:
+    print("SIGINT of", "the terminal" if found.si_code > 0 else "the supervisor", flush=True)
 """
     terminal = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
-    command = [sys.executable, "-c", SUPERVISE, "10", WORKER + worker]
+    unshare = ("unshare", "--pid", "--fork", "--kill-child") if as_process_1 else ()
+    command = [*unshare, sys.executable, "-c", SUPERVISE, "10", WORKER + worker]
     with subprocess.Popen(
         [sys.executable, "-c", terminal, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as program:
         assert program.stdin is not None
         assert program.stdout is not None
-        supervisor = int(program.stdout.readline())
-        program.stdin.write(b"\x03")
-        program.stdin.flush()
-        assert program.stdout.read(2) == b"^C"  # the terminal has sent it
+        assert program.stdout.readline().split() == [b"ready"]
+        supervisor = child_of(program.pid)
+        if as_process_1:
+            supervisor = child_of(supervisor)
+        if sent == "ctrl-c":
+            program.stdin.write(b"\x03")
+            program.stdin.flush()
+        else:
+            os.kill(supervisor, signal.SIGINT)
+        first = program.stdout.readline().decode()  # a terminal echoes ^C
         os.kill(supervisor, signal.SIGTERM)
-        program.stdout.read()
-        assert program.wait(TIMEOUT_S) == 11
+        lines = [first, *program.stdout.read().decode().splitlines()]
+        assert program.wait(TIMEOUT_S) == 0
+    assert [one.split(" of ")[1].strip() for one in lines if "SIGINT of" in one] == senders
+
+
+def child_of(process: int) -> int:
+    [child] = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return int(child)
 
 
 def test_it_imports_nothing_large_even_when_it_has_left() -> None:

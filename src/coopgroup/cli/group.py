@@ -42,8 +42,9 @@ def command() -> None:
     is_flag=True,
     help="Required: print the next step, and change nothing. The steps themselves are restarts.",
 )
+@click.option("--back", is_flag=True, help="The group is on its way back to other clients.")
 @broker_options()
-def migrate(*, group: str, check: bool, brokers: Brokers) -> int:
+def migrate(*, group: str, check: bool, back: bool, brokers: Brokers) -> int:
     """Print the next step of GROUP on its way to coopgroup, or the obstacle."""
     if not check:
         raise click.UsageError(
@@ -53,7 +54,7 @@ def migrate(*, group: str, check: bool, brokers: Brokers) -> int:
     described = describe_group(
         brokers.client(CLIENT_ID, group).connection, group, brokers.timeout_ms
     )
-    judgement = judge(group, described)
+    judgement = judge(group, described, is_back=back)
     if described.state == _NOT_CLASSIC:  # nothing, or a group that the broker assigns (KIP-848)
         with (
             suppress(ConfigurationError),

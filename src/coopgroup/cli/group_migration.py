@@ -2,7 +2,8 @@
 
 Pure functions. Obstacles come before steps. A broker reports the protocol of a group and its
 members' subscriptions in this protocol. It does not report which other protocols members support.
-Therefore members of coopgroup are recognised by a signature in their subscription.
+Therefore members of coopgroup are recognised by a signature in their subscription, and the caller
+says on which way the group is.
 """
 
 from __future__ import annotations
@@ -57,22 +58,24 @@ class _Seen:
     is_ours: bool
 
 
-def judge(group_id: str, group: DescribedGroup) -> Judgement:
-    """Decide the next step of a group."""
+def judge(group_id: str, group: DescribedGroup, *, is_back: bool = False) -> Judgement:
+    """Decide the next step of a group, to coopgroup or back to other clients."""
     spoken = f", protocol {group.protocol_name}" if group.protocol_name else ""
     head = f"group {group_id}: {group.state}{spoken}, {_members(len(group.members))}"
     obstacle = _obstacle(group)
     if obstacle is not None:
         return Judgement((head,), obstacle, is_blocked=True)
     if not group.members:
-        return Judgement((head,), ("next: start members of coopgroup",), is_blocked=False)
+        who = "the previous clients" if is_back else "members of coopgroup"
+        return Judgement((head,), (f"next: start {who}",), is_blocked=False)
     seen = [_look(member, group.protocol_name) for member in group.members]
     facts = (head, *_facts(seen))
     unreadable = sum(one.version is None for one in seen)
     if unreadable:
         blocked = f"in the way: subscriptions of {_members(unreadable)} that cannot be read"
         return Judgement(facts, (blocked,), is_blocked=True)
-    return Judgement(facts, _next_step(group.protocol_name, seen), is_blocked=False)
+    step = _step_back if is_back else _next_step
+    return Judgement(facts, step(group.protocol_name, seen), is_blocked=False)
 
 
 def judge_consumer_group(view: GroupView) -> Judgement:
@@ -152,6 +155,7 @@ def _next_step(protocol: str, seen: list[_Seen]) -> tuple[str, ...]:
             "done: all members are coopgroup",
             "  coopgroup.protocols may go with the next deployment.",
             "  Without it, the way back takes another deployment.",
+            "  On the way back, ask with --back.",
         )
     setting = f"    coopgroup.protocols={OWN},{protocol}"
     if others == 0:
@@ -174,6 +178,23 @@ def _next_step(protocol: str, seen: list[_Seen]) -> tuple[str, ...]:
         "  When no other client is left, the group speaks coopgroup by itself.",
         *(eager if found is not None and found.is_eager else ()),
         *(_ALL_OF_JAVA if protocol == KafkaProtocol.RANGE.value else ()),
+    )
+
+
+def _step_back(protocol: str, seen: list[_Seen]) -> tuple[str, ...]:
+    ours = sum(one.is_ours for one in seen)
+    if ours == 0:
+        return ("done: no member is coopgroup",)
+    if protocol != OWN:
+        return (f"next: restart {_members(ours)} of coopgroup as the previous client",)
+    # Nothing shows how many members prefer an eager protocol: they offer it after the last of them.
+    eager = f"{KafkaProtocol.RANGE.value},{OWN}"
+    return (
+        "next: restart all members, one after the other, as the previous client if",
+        f"  they have coopgroup.protocols={OWN},{KafkaProtocol.COOPERATIVE_STICKY.value}.",
+        "  To go back to an eager protocol such as range, restart them as coopgroup with",
+        f"    coopgroup.protocols={eager}",
+        "  The group speaks range after the last of these restarts. Then ask again.",
     )
 
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from coopgroup.cli.broker_options import Brokers, broker_options
 from coopgroup.errors import ConfigurationError, TopicError
-from coopgroup.kafka.config.keys import BELL_TOPIC, TELEMETRY_TOPIC
+from coopgroup.kafka.config.keys import BELL_TOPIC, BELL_TOPIC_SETTINGS, TELEMETRY_TOPIC
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
 
 # The number of the cluster (`default.replication.factor`).
@@ -22,16 +22,6 @@ _UNREACHABLE: Final = (
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
 )
-# Rings are old after a second. A segment is deleted only when it is closed, so both are short.
-_BELL: Final = {
-    "cleanup.policy": "delete",
-    "compression.type": "uncompressed",
-    "message.timestamp.type": "LogAppendTime",
-    "min.insync.replicas": "1",
-    "retention.ms": "600000",
-    "segment.ms": "600000",
-    "segment.bytes": "1048576",
-}
 _TELEMETRY: Final = {
     "cleanup.policy": "delete",
     "compression.type": "producer",
@@ -92,7 +82,7 @@ def command(
         is_new = _create(admin, new, brokers)
         click.echo(f"{topic} {'is created' if is_new else 'exists already'}")
 
-    make(bell_topic, _BELL)
+    make(bell_topic, BELL_TOPIC_SETTINGS)
     make(telemetry_topic, {**_TELEMETRY, **retention})
     server = brokers.bootstrap_server
     acl = f"  kafka-acls --bootstrap-server {server} --add --allow-principal User:NAME"

@@ -169,8 +169,8 @@ def print_view(view: GroupView) -> None:
     if not is_narrow:
         console = Console(width=_WIDTH_MAX)
     click.echo(headline(view))
-    if view.telemetry_error:
-        click.echo(trouble(view))
+    if line := trouble(view):
+        click.echo(line)
     for columns, rows in (
         (member_columns(view), member_rows(view)),
         (partition_columns(view), partition_rows(view)),

@@ -59,7 +59,6 @@ class CatalogueLookup:
     known: Catalogue | None = None
     led: Catalogue | None = field(default=None, init=False)
     on_read: Callable[[], None] = field(default=lambda: None, init=False)
-    # Resources whose owners decline to start them.
     _passed_on: ResourceSet = field(default=EMPTY, init=False)
     _newest_seen: int | None = field(default=None, init=False)
     # Since when only one member says that the catalogue is outdated; None otherwise.
@@ -104,8 +103,7 @@ class CatalogueLookup:
         self._newest_seen = max(seen, default=None)
         self._catch_up()
         self._pass_over_one(seen)
-        declined = [claim.owned & claim.declined for claim in request.claims if claim.warm is None]
-        self._passed_on = ResourceSet.union_all(declined)
+        self._passed_on = request.passed_on
         # Include the claimed names: if the catalogue is unavailable, all members keep their
         # resources.
         names = {name for claim in request.claims for name in claim.owned.names}
@@ -132,10 +130,7 @@ class CatalogueLookup:
             self.warn("catalogue_version_unconfirmed", error=said)
 
     def metadata(self, topics: Iterable[str]) -> TopicMetadata:  # noqa: ARG002 - all or nothing
-        """Return the resources of the catalogue.
-
-        A resource whose owner declines to start it is left out of one round: every policy makes
-        its owner give it up immediately. In the next round it is new, and goes to another member.
+        """Return the resources of the catalogue, without those that are passed on.
 
         Raises:
             LookupError: the catalogue is unknown, or another member has seen a newer one.

@@ -6,11 +6,13 @@ Delta reads and writes the tables. `Folders` is for the rest: checkpoints and sc
 from __future__ import annotations
 
 import re
+import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from attrs import frozen
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no types
 
 from coopgroup.errors import PipelineError
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["Folders", "local_folder"]
+
+_NO_FILE: Final = "FileNotFoundException"
+_OTHER_CONTENT: Final = "ChecksumException"
 
 
 def local_folder(folder: str) -> Path | None:
@@ -55,21 +60,39 @@ class Folders:
         found = self._system(path).listStatus(self._path(path))
         return {one.getPath().getName(): int(one.getModificationTime()) for one in found}
 
-    def text(self, path: str) -> str:
-        """Return the text of a small file."""
-        stream = self._system(path).open(self._path(path))
+    def text(self, path: str) -> str | None:
+        """Return the text of a small file; `None` if it does not exist.
+
+        Raises:
+            ValueError: the file does not have the content that was written.
+        """
         try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
+            stream = self._system(path).open(self._path(path))
+            try:
+                return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            finally:
+                stream.close()
+        except Py4JJavaError as error:
+            why = str(error.java_exception)
+            if _NO_FILE in why:
+                return None
+            if _OTHER_CONTENT in why:
+                raise ValueError(path) from None
+            raise
 
     def write(self, path: str, text: str) -> None:
-        """Write a small file, and replace an earlier one."""
-        stream = self._system(path).create(self._path(path), True)  # noqa: FBT003 - overwrite
+        """Write a small file, and replace an earlier one: a reader finds one of them, whole."""
+        new = f"{path}.{uuid.uuid4().hex}"
+        stream = self._system(path).create(self._path(new), True)  # noqa: FBT003 - overwrite
         try:
             stream.write(text.encode())
         finally:
             stream.close()
+        hadoop = self._jvm.org.apache.hadoop.fs
+        options = self._gateway.new_array(hadoop.Options.Rename, 1)
+        options[0] = hadoop.Options.Rename.OVERWRITE
+        context = hadoop.FileContext.getFileContext(self._path(path).toUri(), self._configuration)
+        context.rename(self._path(new), self._path(path), options)
 
     def delete(self, path: str) -> None:
         """Delete a file or folder, if it exists."""
@@ -91,6 +114,10 @@ class Folders:
                     f"{folder} has tables of another release ({name}, and this release reads "
                     f"v{version}); use that release, or another folder"
                 )
+
+    @property
+    def _gateway(self) -> Any:  # noqa: ANN401 - objects of Py4J
+        return self.spark.sparkContext._gateway  # noqa: SLF001 - see above
 
     @property
     def _jvm(self) -> Any:  # noqa: ANN401 - objects of Java

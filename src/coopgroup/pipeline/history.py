@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as sql
 
 from coopgroup.errors import PipelineError
+from coopgroup.pipeline.folders import Folders
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.scope import ALL, Scope
 from coopgroup.pipeline.spark.workers import settled
@@ -50,6 +51,12 @@ __all__ = [
 
 HISTORY_JOB: Final = "history"
 INTERNAL_TOPIC: Final = "__consumer_offsets"
+_VERSIONS: Final = "history-tables"
+"""Note with the version of each table after the last batch."""
+_WRITTEN: Final = (
+    *("consumer_records", "commits", "assignments", "members", "generations"),
+    "rejected",
+)
 _OWN_GROUPS: Final = "^spark-kafka-(source|relation)-"
 _PATIENCE_MS: Final = 3_600_000
 """Longer than the session of any member; compaction takes a day or more."""
@@ -296,18 +303,37 @@ def start_history(
         names: names of topics, which groups of KIP-848 need.
 
     Raises:
-        PipelineError: the checkpoint of the tables is missing, so all records would be read again.
+        PipelineError: the tables and the checkpoint do not belong together, so records would be
+            read again, or never.
     """
-    if "commits" in tables.versions() and not tables.has_checkpoint(HISTORY_JOB):
-        raise PipelineError(
-            f"{tables.folder} has tables of {HISTORY_JOB} and no checkpoint of it: what is new "
-            "cannot be told; take another folder"
-        )
+    _check_checkpoint(tables)
 
     def write(rows: DataFrame, batch: int) -> None:
         write_history(rows, tables, batch, source, names)
 
     return start_job(scope.of_records(raw), tables, HISTORY_JOB, write, every_s)
+
+
+def _check_checkpoint(tables: Tables) -> None:
+    """Refuse a checkpoint that is older than the tables, and tables that are older than it.
+
+    Delta skips a batch with a number that it has seen. So with a checkpoint that was deleted or
+    restored, new records would be lost.
+    """
+    offsets = Folders(tables.spark).names(f"{tables.checkpoint(HISTORY_JOB)}/offsets")
+    known = max((int(name) for name in offsets if name.isdecimal()), default=-1)
+    if any(tables.newest_batch(name) > known for name in _WRITTEN):
+        raise PipelineError(
+            f"{tables.folder} has rows of {HISTORY_JOB} that its checkpoint does not know: the "
+            "checkpoint was deleted, or is an older copy. So the new records are not known; take "
+            "another folder"
+        )
+    for name, version in (tables.noted(_VERSIONS) or {}).items():
+        if tables.version(name) < version:
+            raise PipelineError(
+                f"{tables.path(name)} lacks rows that {HISTORY_JOB} has written: the table was "
+                "deleted, or is an older copy; restore it, or take another folder"
+            )
 
 
 def write_history(
@@ -346,6 +372,7 @@ def write_history(
             kept += [last, states]
         frames = history_frames(commits, groups, consumers, states, source)
         tables.append(HISTORY_JOB, batch, frames)
+        tables.note(_VERSIONS, {name: tables.version(name) for name in frames})
     finally:
         for frame in kept:
             frame.unpersist()

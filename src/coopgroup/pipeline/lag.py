@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.tables import Tables
 
 __all__ = [
+    "LAG_INPUT",
     "LAG_JOB",
+    "LOADS_JOB",
     "RESETS",
     "committed_topics",
     "interests_of",
@@ -55,9 +57,8 @@ RESETS: Final = ("earliest", "latest")
 _PARTITION: Final = ("group", "topic", "partition")
 _STATE: Final = ("group", "source_partition", "source_offset")
 _MOMENT: Final = ("group", "at_ms", "generation")
-_INPUT: Final = ("commits", "members", "generations", "ends")
+LAG_INPUT: Final = ("commits", "members", "generations", "ends")
 _AFTER_ALL: Final = 2**62  # an offset after those of all records of a time
-_MS_PER_DAY: Final = 86_400_000
 _MS_PER_S: Final = 1_000
 _MS_PER_HOUR: Final = 3_600_000
 
@@ -259,10 +260,14 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL) -> None:
         reset: one of `RESETS`.
         scope: groups, and begin of lag and load; older commits still count for later times.
     """
-    # The job reads `lag` too, which has a row of each end for each group of its topic.
-    tables = tables.current().for_rows_of("commits", "ends", "lag")
-    now = Progress.of(tables, _INPUT, reset, scope)
+    tables = tables.current()
+    now = Progress.of(tables, LAG_INPUT, reset, scope)
     last, loaded = (Progress.last(tables, job) for job in (LAG_JOB, LOADS_JOB))
+    has_loads = loaded is not None and _are_new(loaded, now)
+    if last == now and has_loads and "lag" in tables.versions():
+        return
+    # The job reads `lag` too, which has a row of each end for each group of its topic.
+    tables = tables.for_rows_of("commits", "ends", "lag")
     from_ms: int | None = UNKNOWN
     if last is None or "lag" not in tables.versions() or not now.continues(last):
         tables.note(LAG_JOB, None)
@@ -272,7 +277,6 @@ def write_lag(tables: Tables, reset: str, scope: Scope = ALL) -> None:
         if from_ms is not None and from_ms > now.as_of_ms > 0:
             from_ms = None  # it counts once the end of the history has moved on
         last = _forget(tables, scope, last)
-    has_loads = loaded is not None and _are_new(loaded, now)
     if from_ms is None and has_loads:
         now.note(tables, LAG_JOB, after=last)
         return
@@ -365,7 +369,7 @@ class _Inputs:
         return self._lag(self.ends, in_log_order(self.commits), reset, kept)
 
     def later_lag(self, tables: Tables, from_ms: int, reset: str, kept: ExitStack) -> DataFrame:
-        """Return the rows of `lag` from a time on, from those of the day before it."""
+        """Return the rows of `lag` from a time on, from those of the hour before it."""
         said = _known_commits(tables, from_ms, self, kept)
         return self._lag(_from(self.ends, from_ms), said, reset, kept)
 
@@ -381,12 +385,13 @@ class _Inputs:
 def _known_commits(tables: Tables, from_ms: int, inputs: _Inputs, kept: ExitStack) -> DataFrame:
     """Return the commits that count from a time on.
 
-    The last lag of the day before says what was committed by then, so older commits are not read.
-    All commits of a group to a topic are read if the day does not say it: the topic was made again,
-    or a partition has no moment on that day, or no lag at the last moment. It then had no commit,
-    or only one to an earlier topic of that name.
+    The last lag of the hour before says what was committed by then, so older commits are not read.
+    Each run computes the lag at the end of the history, so this hour usually has a moment.
+    All commits of a group to a topic are read if the hour does not say it: the topic was made
+    again, or a partition has no moment in that hour, or no lag at the last moment. It then had no
+    commit, or only one to an earlier topic of that name.
     """
-    before_ms = from_ms - _MS_PER_DAY
+    before_ms = from_ms - _MS_PER_HOUR
     ids = sql.coalesce("topic_id", sql.lit(""))
     last = (
         _from(inputs.ends, before_ms)

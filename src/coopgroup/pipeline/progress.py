@@ -23,8 +23,8 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 
-from coopgroup.errors import PipelineError
 from coopgroup.pipeline.folders import Folders
+from coopgroup.pipeline.tables import ConflictError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -104,15 +104,12 @@ class Progress:
             after: progress of the job when the run began.
 
         Raises:
-            PipelineError: another run has noted its progress meanwhile. Rows of both runs may be in
+            ConflictError: another run has noted its progress meanwhile. Rows of both runs may be in
                 the tables, so the next run computes all of them.
         """
         if Progress.last(tables, job) != after:
             tables.note(job, None)
-            raise PipelineError(
-                f"the tables of {job} in {tables.folder} were changed by another job at the same "
-                "time; run this job again"
-            )
+            raise ConflictError(f"the progress of {job} in {tables.folder}")
         tables.note(job, asdict(self))
         return self
 

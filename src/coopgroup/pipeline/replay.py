@@ -395,12 +395,14 @@ class SparkPlay:
         numbers = self.spark.range(0, count, 1, max(1, tasks))
         with one_line("Spark could not replay"):
             play = partial(settled, partial(play_cells, some=some))
-            rows = numbers.mapInArrow(play, from_arrow_schema(ROWS)).collect()
+            # As rows of Python, the figures of many groups would fill the driver's memory.
+            rows = numbers.mapInArrow(play, from_arrow_schema(ROWS)).toArrow()
         found = np.full((count, len(FIGURES)), np.nan)
-        for row in rows:
-            if row.error is None:
-                found[row.cell] = [row[name] for name in FIGURES]
-        self.errors += [row.error for row in rows if row.error is not None][:1]
+        # A cell with an error has no figures: nulls become NaN.
+        found[rows["cell"].to_numpy()] = np.column_stack(
+            [rows[name].to_numpy() for name in FIGURES]
+        )
+        self.errors += rows["error"].drop_null()[:1].to_pylist()
         parts = np.split(found, np.cumsum(sizes)[:-1])
         return {
             place: _mean(part.reshape(*cells.shape, len(FIGURES)))

@@ -44,11 +44,12 @@ from coopgroup.pipeline.spark.session import FEW_ROWS, light_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
-__all__ = ["MISSING", "Keep", "Tables", "day_of", "unless_changed"]
+__all__ = ["MISSING", "ConflictError", "Keep", "Tables", "day_of", "unless_changed"]
 
 MISSING: Final = frozenset({"PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"})
 """Conditions of Spark's errors if there is no Delta table at a path."""
 
+_CHANGES: Final = "delta.enableChangeDataFeed"
 _AS_OF: Final = "as_of"
 _HISTORY: Final = "history"
 _CONFLICT: Final = re.compile(
@@ -57,6 +58,20 @@ _CONFLICT: Final = re.compile(
 _TRIES: Final = 5
 _PAUSE_S: Final = 0.5
 _MS_PER_S: Final = 1_000
+
+
+class ConflictError(PipelineError):
+    """Another job changed the same table, or the progress of the same job.
+
+    Attributes:
+        what: what it changed.
+    """
+
+    def __init__(self, what: str) -> None:
+        """Make the message."""
+        super().__init__(f"{what} was changed by another job at the same time; run this job again")
+        self.what = what
+
 
 Keep: TypeAlias = "Callable[[DataFrame], DataFrame]"
 """Computes a frame and returns it without its plan."""
@@ -74,6 +89,7 @@ class Tables:
     spark: SparkSession
     folder: str
     _pinned: Mapping[str, int] | None = None
+    _pinned_as_of_ms: int | None = None
 
     @property
     def root(self) -> str:
@@ -159,7 +175,7 @@ class Tables:
                 it is empty.
 
         Raises:
-            PipelineError: another process replaced them at the same time.
+            ConflictError: another process changed the table at the same time.
         """
         writer = self._writer(TABLES[name], frame)[1].mode("overwrite")
         if where and self.version(name) >= 0:
@@ -174,7 +190,7 @@ class Tables:
         narrow = rows.coalesce(max(1, self.spark.sparkContext.defaultParallelism))
         writer = narrow.write.format("delta").option("mergeSchema", "true")
         if not table.is_derived:
-            writer = writer.option("delta.enableChangeDataFeed", "true")
+            writer = writer.option(_CHANGES, "true")
         if table.time:
             writer = writer.partitionBy("day")
         return rows, writer.option("path", self.path(table.name))
@@ -188,10 +204,7 @@ class Tables:
                 if not _CONFLICT.search(str(error)):
                     raise
                 if one == tries:
-                    raise PipelineError(
-                        f"{self.path(name)} was changed by another job at the same time; run this "
-                        "job again"
-                    ) from error
+                    raise ConflictError(self.path(name)) from error
                 time.sleep(_PAUSE_S * one)
             else:
                 return
@@ -209,13 +222,11 @@ class Tables:
             folders.write(path, json.dumps(progress))
 
     def noted(self, job: str) -> dict[str, Any] | None:
-        """Return the progress of a job; `None` if it has none, or if a kill left half of it."""
-        folders, path = Folders(self.spark), self._progress(job)
-        if not folders.exists(path):
-            return None
+        """Return the progress of a job; `None` if it has none, or if it is unreadable."""
         try:
-            found: dict[str, Any] = json.loads(folders.text(path))
-        except (ValueError, Py4JError):
+            text = Folders(self.spark).text(self._progress(job))
+            found: dict[str, Any] | None = None if text is None else json.loads(text)
+        except ValueError:
             return None
         return found
 
@@ -224,15 +235,16 @@ class Tables:
 
     def _stream_id(self, job: str) -> str:
         """Return the id of a job's checkpoint, or its name before it has one."""
-        metadata = f"{self.checkpoint(job)}/metadata"
-        files = Folders(self.spark)
-        return str(json.loads(files.text(metadata))["id"]) if files.exists(metadata) else job
+        metadata = Folders(self.spark).text(f"{self.checkpoint(job)}/metadata")
+        return job if metadata is None else str(json.loads(metadata)["id"])
 
     # --- reading --------------------------------------------------------------------------------
 
     def current(self) -> Tables:
-        """Return the tables as of now: later writes do not change the result of `read`."""
-        return evolve(self, pinned=self.versions())
+        """Return the tables as of now: later writes do not change `read` and `as_of_ms`."""
+        # First, because `history` notes the end after it has written the rows.
+        as_of_ms = self.as_of_ms()
+        return evolve(self, pinned=self.versions(), pinned_as_of_ms=as_of_ms)
 
     def for_rows_of(self, *names: str) -> Tables:
         """Return the tables with a session for few rows, if the named tables have few together."""
@@ -250,6 +262,11 @@ class Tables:
     def version(self, name: str) -> int:
         """Return the newest version of a table; -1 if it does not exist."""
         return int(self.snapshot(name).version())
+
+    def newest_batch(self, name: str) -> int:
+        """Return the highest number of a micro-batch in a table; -1 without any."""
+        written = self.snapshot(name).setTransactions()
+        return max((written.apply(one).version() for one in range(written.size())), default=-1)
 
     def snapshot(self, name: str) -> Any:  # noqa: ANN401 - an object of Java
         """Return Delta's snapshot of a table: the same object until the table changes."""
@@ -310,19 +327,25 @@ class Tables:
         """Refuse a folder that another release wrote.
 
         Raises:
-            PipelineError: it has tables of another version.
+            PipelineError: it has tables of another version, or of the time before a release.
         """
         Folders(self.spark).check_release(self.folder, VERSION)
-
-    def has_checkpoint(self, job: str) -> bool:
-        """Return whether a job has a checkpoint."""
-        return Folders(self.spark).exists(f"{self.checkpoint(job)}/metadata")
+        for name in self.versions():
+            settings = self.snapshot(name).metadata().configuration()
+            # Earlier tables may also have rows of half a batch.
+            if not TABLES[name].is_derived and not settings.contains(_CHANGES):
+                raise PipelineError(
+                    f"{self.path(name)} has no {_CHANGES}: an earlier version of coopgroup wrote "
+                    "it; take another folder"
+                )
 
     def as_of_ms(self) -> int | None:
         """Return the time up to which the topic of commits was read to its end.
 
         No row of `lag` or of the episodes is later. `None` if no run has read all of the topic.
         """
+        if self._pinned is not None:
+            return self._pinned_as_of_ms
         found = self.noted(_HISTORY)
         return None if found is None else int(found[_AS_OF])
 

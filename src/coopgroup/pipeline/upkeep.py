@@ -18,7 +18,9 @@ from attrs import frozen
 from pyspark.sql import functions as sql
 from pyspark.sql.classic import dataframe as classic
 
+from coopgroup.pipeline.episodes.job import EPISODES_INPUT, EPISODES_JOB
 from coopgroup.pipeline.folders import Folders
+from coopgroup.pipeline.lag import LAG_INPUT, LAG_JOB, LOADS_JOB
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.tables import day_of
 
@@ -46,6 +48,9 @@ _LAST: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = MappingProxyType(
         "consumer_records": ("consumer_records", ("group", "kind", "name")),
         **dict.fromkeys(("generations", "members", "assignments"), _STATE),
     }
+)
+_READERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {LAG_JOB: LAG_INPUT, LOADS_JOB: LAG_INPUT, EPISODES_JOB: EPISODES_INPUT}
 )
 
 
@@ -107,6 +112,8 @@ def _days_of_small_files(tables: Tables, name: str) -> list[str]:
 def forget(tables: Tables, name: str, before_ms: int) -> None:
     """Delete the rows of a raw table of the days before a time, without facts that still hold.
 
+    All that follows from these rows is computed again by the next runs of the jobs.
+
     Args:
         tables: the tables.
         name: name of the table.
@@ -116,6 +123,7 @@ def forget(tables: Tables, name: str, before_ms: int) -> None:
         return
     table, is_old = tables.in_sql(name), f"old.day < {day_of(before_ms)}"
     if name not in _LAST:
+        _note_loss(tables, name, f"SELECT 1 FROM {table} AS old WHERE {is_old}")  # noqa: S608 - quoted
         tables.execute(name, f"DELETE FROM {table} AS old WHERE {is_old}")  # noqa: S608 - quoted
         return
     facts, subject = _LAST[name]
@@ -125,11 +133,23 @@ def forget(tables: Tables, name: str, before_ms: int) -> None:
         f"SELECT {columns}, MAX(source_offset) AS last FROM {tables.in_sql(facts)} AS old"  # noqa: S608 - quoted
         f" WHERE {is_old} GROUP BY {columns}"
     )
+    is_lost = f"{is_same} AND {is_old} AND old.source_offset < kept.last"
+    _note_loss(tables, name, f"SELECT 1 FROM {table} AS old JOIN ({last}) AS kept ON {is_lost}")  # noqa: S608 - quoted
     tables.execute(
         name,
-        f"MERGE INTO {table} AS old USING ({last}) AS kept"
-        f" ON {is_same} AND {is_old} AND old.source_offset < kept.last WHEN MATCHED THEN DELETE",
+        f"MERGE INTO {table} AS old USING ({last}) AS kept ON {is_lost} WHEN MATCHED THEN DELETE",
     )
+
+
+def _note_loss(tables: Tables, name: str, lost: str) -> None:
+    """Let the next run of each job that reads a table compute all rows, if it will lose any.
+
+    Before they are deleted: after a kill, a job would go on with rows that follow from them.
+    """
+    jobs = [job for job, input_ in _READERS.items() if name in input_]
+    if jobs and not tables.spark.sql(f"{lost} LIMIT 1").isEmpty():
+        for job in jobs:
+            tables.note(job, None)
 
 
 def vacuum(tables: Tables, name: str, retention_hours: float) -> None:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from coopgroup.errors import ClusterError, ConfigurationError, ToolError
+from coopgroup.kafka.config.keys import BELL_TOPIC, BELL_TOPIC_SETTINGS
 from coopgroup.testing import admin
 from coopgroup.testing.archive import archive_options, ensure_class_archive
 from coopgroup.testing.brokers import (
@@ -63,6 +64,7 @@ class KafkaCluster:
 
     Needs Java 17 or newer, and Maven for the first start. Maven then downloads the jars of Kafka
     4.3.0 into the user's cache folder (`COOPGROUP_CACHE_DIR`, else `XDG_CACHE_HOME/coopgroup`).
+    The topic of the bell exists, as after `coopgroup setup`.
     Brokers are numbered from 1. With three brokers, each is also a KRaft controller and any of
     these may die. With two brokers, only broker 1 is a controller, so only broker 2 may die.
 
@@ -146,6 +148,7 @@ class KafkaCluster:
             self.wait_ready()
             if self._security in ("SASL_SSL", "SASL_PLAINTEXT"):
                 admin.create_user(self._internal_bootstrap(), SCRAM_USER, self._password)
+            self.create_topic(BELL_TOPIC, 1, len(self._broker_ids), BELL_TOPIC_SETTINGS)
         except BaseException:
             self.stop()
             raise

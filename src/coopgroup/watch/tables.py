@@ -122,8 +122,12 @@ def headline(view: GroupView) -> str:
 
 def trouble(view: GroupView) -> str:
     """Return one line about facts that this look lacks; "" if it lacks none."""
-    error = view.telemetry_error
-    return printable(f"telemetry is incomplete: {error}") if error else ""
+    if view.telemetry_error:
+        return printable(f"telemetry is incomplete: {view.telemetry_error}")
+    ours = [one for one in view.members if one.is_coopgroup]
+    if not ours or view.shares_resources or any(one.report_age_s is not None for one in ours):
+        return ""
+    return "no reports (--telemetry-topic): a member that hangs shows only by old commits"
 
 
 def member_rows(view: GroupView) -> list[tuple[str, ...]]:

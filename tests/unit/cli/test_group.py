@@ -27,6 +27,7 @@ def judged(
     *members: DescribedMember,
     state: str = "Stable",
     protocol_type: str = "consumer",
+    is_back: bool = False,
 ) -> Judgement:
     group = DescribedGroup(
         error_code=0,
@@ -35,7 +36,7 @@ def judged(
         protocol_name=protocol,
         members=members,
     )
-    return judge("billing", group)
+    return judge("billing", group, is_back=is_back)
 
 
 def test_group_of_others_is_to_be_restarted_one_after_the_other() -> None:
@@ -101,11 +102,12 @@ def test_what_stands_in_the_way_is_said(said: Judgement, why: str) -> None:
 @pytest.mark.parametrize("ours", [0, 1, 2])
 @pytest.mark.parametrize("version", [1, 3])
 @pytest.mark.parametrize("state", ["Stable", "Dead", "PreparingRebalance"])
+@pytest.mark.parametrize("is_back", [False, True])
 def test_advice_fits_a_terminal_of_80_columns(
-    protocol: str, ours: int, version: int, state: str
+    protocol: str, ours: int, version: int, state: str, is_back: bool
 ) -> None:
     members = [member(str(one), OURS if one < ours else None, version=version) for one in range(2)]
-    said = judged(protocol, *members, state=state)
+    said = judged(protocol, *members, state=state, is_back=is_back)
     assert said.advice
     assert max(map(len, said.advice)) <= 80
 
@@ -113,3 +115,21 @@ def test_advice_fits_a_terminal_of_80_columns(
 def test_long_list_of_other_clients_is_cut() -> None:
     said = judged("range", *(member(f"m{number:02}") for number in range(12)))
     assert (said.facts[-1], len(said.facts)) == ("  and 2 more", 13)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "ours", "begin"),
+    [
+        ("coopgroup", 2, "next: restart all members, one after the other, as the previous client"),
+        ("range", 2, "next: restart 2 members of coopgroup as the previous client"),
+        ("cooperative-sticky", 1, "next: restart 1 member of coopgroup as the previous client"),
+        ("range", 0, "done: no member is coopgroup"),
+        ("", 0, "next: start the previous clients"),
+    ],
+)
+def test_way_back_is_done_when_no_member_is_coopgroup(protocol: str, ours: int, begin: str) -> None:
+    """Halfway back to an eager protocol, all members are coopgroup, as at the end of the way."""
+    members = [member(str(one), OURS if one < ours else None) for one in range(2)]
+    said = judged(protocol, *(members if protocol else ()), is_back=True)
+    assert said.advice[0].startswith(begin)
+    assert not said.is_blocked

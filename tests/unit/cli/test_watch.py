@@ -105,11 +105,15 @@ def test_tables_fit_a_terminal_of_80_columns_and_no_name_is_cut(
     )
     for is_told in (False, True):
         if is_told:
-            members = tuple(evolve(one, since_poll_s=12.0, lease_s=44.0) for one in members)
+            members = tuple(
+                evolve(one, since_poll_s=12.0, lease_s=44.0, report_age_s=1.0) for one in members
+            )
         group = view(owners=(members[0].member_id, ""), committed=(1, 2), members=members)
         print_view(group)
-        lines = capsys.readouterr().out.splitlines()[1:]
+        _, *lines = capsys.readouterr().out.splitlines()
         assert max(map(len, lines)) <= 80
+        if not is_told:
+            assert "--telemetry-topic" in lines.pop(0)
         assert ("lease" in lines[0]) is is_told
         end = next(place for place, line in enumerate(lines) if line.startswith("partition"))
         names = "".join(line[: lines[0].index("host")] for line in lines[1:end])

@@ -13,6 +13,7 @@ from coopgroup.watch.tables import (
     move_rows,
     partition_rows,
     time_of_day,
+    trouble,
 )
 from coopgroup.watch.values import Move, WarmupView, to_json
 from tests.unit.watch.views import MEMBERS, view
@@ -126,3 +127,18 @@ def test_characters_that_do_not_print_are_replaced() -> None:
 def test_change_at_an_absurd_time_is_shown() -> None:
     (row,) = move_rows([Move(at_ms=10**30, text="round 5", kind="round")])
     assert row == ("?", "round 5", "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_told"),
+    [
+        ({}, True),
+        ({"report_age_s": 1.0}, False),
+        ({"is_coopgroup": False}, False),
+    ],
+)
+def test_view_without_reports_says_how_a_member_that_hangs_shows(
+    changes: dict[str, Any], is_told: bool
+) -> None:
+    members = (evolve(MEMBERS[0], **changes), MEMBERS[1])
+    assert ("--telemetry-topic" in trouble(view(members=members))) is is_told

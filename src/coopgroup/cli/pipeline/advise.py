@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 @click.option(
     "--return-cost-ms",
     type=click.IntRange(min=0, max=3_600_000),
-    help="The same of a partition that comes back to the process that had it.",
+    help="The same of a partition that comes back to the process that had it; at most the cost of "
+    "a move.",
 )
 @click.option(
     "--today",
@@ -87,6 +88,10 @@ def command(
     choice = None if today is None else _policy(today)
     if page is not None and len(scope.groups) > 1:
         raise click.UsageError("--html: a page has one group; give one --group")
+    if move_cost_ms is not None and (return_cost_ms or 0) > move_cost_ms:
+        raise ConfigurationError(
+            "--return-cost-ms", return_cost_ms, f"at most --move-cost-ms, {move_cost_ms}"
+        )
     tables = place.tables(is_brief=True)
     from coopgroup.pipeline.advice.view import advice_json, view_of  # noqa: PLC0415 - an extra
 
@@ -95,15 +100,20 @@ def command(
             *(tables, scope.groups, choice, scope.since_ms, move_cost_ms, return_cost_ms),
             uses_likely=likely_returns == "use",
         )
+    errors = [given for given in found.values() if isinstance(given, PipelineError)]
     for group, given in found.items():
         if isinstance(given, PipelineError):
-            raise given
+            continue
         if as_json:
             click.echo(printable_json(json.dumps(advice_json(given), ensure_ascii=False)))
         else:
             _print(group, view_of(given))
         if page is not None:
             write_advice_page(view_of(given), page)
+    for error in errors[:-1]:
+        click.echo(f"coopgroup: {printable(str(error))}", err=True)
+    if errors:
+        raise errors[-1]
 
 
 def _policy(text: str) -> Choice:
@@ -183,13 +193,16 @@ def advice_for(
 def _costs(
     tables: Tables, groups: Sequence[str], move_ms: int | None, return_ms: int | None
 ) -> list[tuple[MoveCost, tuple[str, ...]]]:
-    """Return the given cost of a move, else that of telemetry, else nothing with a note."""
+    """Return the given cost of a move, else that of telemetry, else nothing with a note.
+
+    Raises:
+        ConfigurationError: the cost of a return does not fit that of a move.
+    """
     from coopgroup.pipeline.advice.cost import MoveCost  # noqa: PLC0415 - an extra
     from coopgroup.pipeline.advice.tables import move_costs_of  # noqa: PLC0415 - likewise
 
     if move_ms is not None:
-        back_ms = 0 if return_ms is None else return_ms
-        return [(MoveCost(move_ms=move_ms, return_ms=min(back_ms, move_ms)), ())] * len(groups)
+        return [(MoveCost(move_ms=move_ms, return_ms=return_ms or 0), ())] * len(groups)
     seen = move_costs_of(tables, groups) if groups else {}
     note = (
         "The cost of a move is unknown, and 0 was assumed: give --move-cost-ms, or read the "
@@ -198,11 +211,19 @@ def _costs(
     found: list[tuple[MoveCost, tuple[str, ...]]] = []
     for group in groups:
         cost = seen.get(group)
-        if cost is None:
-            found.append((MoveCost(is_known=False), (note,)))
-        else:
-            back_ms = cost.return_ms if return_ms is None else min(return_ms, cost.move_ms)
-            found.append((evolve(cost, return_ms=back_ms), ()))
+        if return_ms is not None:
+            if cost is None or return_ms > cost.move_ms:
+                raise ConfigurationError(
+                    "--return-cost-ms",
+                    return_ms,
+                    f"--move-cost-ms beside it: no telemetry tells what a move of group {group} "
+                    "costs"
+                    if cost is None
+                    else f"at most {cost.move_ms}, which a move of group {group} costs by its "
+                    "telemetry",
+                )
+            cost = evolve(cost, return_ms=return_ms)
+        found.append((MoveCost(is_known=False), (note,)) if cost is None else (cost, ()))
     return found
 
 

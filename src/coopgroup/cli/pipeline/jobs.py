@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -143,7 +144,8 @@ def lag(
                 while query.isActive and not interrupted.is_set():
                     _note_end(tables, query)
                     if tables.as_of_ms() is not None:
-                        compute_lag(tables, brokers, reset, scope, every, is_now=True)
+                        with _told_conflicts():
+                            compute_lag(tables, brokers, reset, scope, every, is_now=True)
                     if time.monotonic() - tidied_s > _TIDY_S:
                         _delete_replaced(tables)
                         tidied_s = time.monotonic()
@@ -391,6 +393,17 @@ def compute_lag(
     # The end of the history is the newest moment with a known lag.
     ends.write_ends(tables, brokers, topics, grid, now_ms, None if is_now else until_ms)
     write_lag(tables, reset, scope)
+
+
+@contextmanager
+def _told_conflicts() -> Iterator[None]:
+    """Go on after a conflict with another job, such as `optimize`: the next round computes it."""
+    from coopgroup.pipeline.tables import ConflictError  # noqa: PLC0415 - needs the extra
+
+    try:
+        yield
+    except ConflictError as error:
+        click.echo(f"{error.what} was changed by another job; the next round goes on", err=True)
 
 
 def _delete_replaced(tables: Tables) -> None:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.tables import Tables
 
 _TOPIC: Final = "__consumer_offsets"
+_GROUPS_AT_ONCE: Final = 50
+"""Groups whose histories and replays are in the driver's memory together."""
 _COUNTED: Final = (
     *("commits", "generations", "rejected", "ends", "lag"),
     *("rebalances", "outages", "absences"),
@@ -130,16 +132,20 @@ def _advice(tables: Tables, scope: Scope, move_cost_ms: int | None) -> list[dict
         counts = events.groupBy("group").count().where(f"count >= {ENOUGH}")
         groups = tuple(sorted(row.group for row in counts.select("group").collect()))
         episodes_min = ENOUGH
-    found = advice_for(
-        *(tables, groups), since_ms=scope.since_ms, move_ms=move_cost_ms, episodes_min=episodes_min
-    )
     rows: list[dict[str, Any]] = []
-    for group, given in found.items():
-        if isinstance(given, PipelineError):
-            rows.append({"group": group, "error": str(given)})
-        else:
-            # The whole advice is in `coopgroup pipeline advise --json`.
-            told = advice_json(given)
-            wanted = ("group", "headline", "is_clear", "advised", "snippet", "notes")
-            rows.append({name: told[name] for name in wanted})
+    for begin in range(0, len(groups), _GROUPS_AT_ONCE):
+        found = advice_for(
+            *(tables, groups[begin : begin + _GROUPS_AT_ONCE]),
+            since_ms=scope.since_ms,
+            move_ms=move_cost_ms,
+            episodes_min=episodes_min,
+        )
+        for group, given in found.items():
+            if isinstance(given, PipelineError):
+                rows.append({"group": group, "error": str(given)})
+            else:
+                # The whole advice is in `coopgroup pipeline advise --json`.
+                told = advice_json(given)
+                wanted = ("group", "headline", "is_clear", "advised", "snippet", "notes")
+                rows.append({name: told[name] for name in wanted})
     return rows

@@ -205,7 +205,7 @@ def _decided(
 ) -> _Decided | _NoRoom | _Refusal:
     """Ask policy, assignor, and policy again."""
     by_policy, by_assignor = f"policy {policy.name}", f"assignor {assignor.name}"
-    offered = _asked(by_policy, _offered, group, context, lags, policy)
+    offered = _asked(by_policy, _offered, group, context, lags, assignor, policy)
     if isinstance(offered, _Refusal):
         return offered
     answer = _asked(by_assignor, _placed, assignor, offered.view, offered.lags)
@@ -232,8 +232,14 @@ def _asked(
         return _Refusal((f"{whom}: {type(error).__name__}: {said}",))
 
 
-def _offered(group: GroupSnapshot, context: RoundContext, lags: Lags, policy: Policy) -> _Offered:
-    context = attrs.evolve(context, warmth=warmth_for(group, context, policy))
+def _offered(
+    group: GroupSnapshot, context: RoundContext, lags: Lags, assignor: Assignor, policy: Policy
+) -> _Offered:
+    context = attrs.evolve(
+        context,
+        warmth=warmth_for(group, context, policy),
+        has_limits=getattr(assignor, "has_limits", False),
+    )
     offer = policy.offer(group, context)
     warming = Warming.of(context, offer)
     owner, withheld = offer.owner, offer.withheld_from_assignor

@@ -1,9 +1,10 @@
-"""Free resources go where an assignor with limits wants them, whatever the policy prefers.
+"""Free resources go to no member that has no place for them, whatever the policy prefers.
 
 A policy may give a free resource to a member of its own choice: to the owner that is back, to a
-newcomer in its place, to a warm member. It knows no limits of members. An assignor with
-`has_limits` was shown that owner, and has chosen another member because the resource does not fit
-there, or no place is free. So the resource is granted to the assignor's member.
+newcomer in its place, to a warm member. It knows no limits of members, and not what they decline.
+An assignor with `has_limits` was shown that owner, and has chosen another member because the
+resource does not fit there, or no place is free. So the resource is granted to the assignor's
+member. The same holds with any assignor, if the policy's member declines the resource.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
+from coopgroup.core.assignors.declining import refusals
 from coopgroup.core.model import NOBODY
 
 if TYPE_CHECKING:
@@ -33,10 +35,15 @@ def misplaced(
         answer: int32 (R,): its last answer.
         assigned: int32 (R,): owners after the round.
     """
-    if not getattr(assignor, "has_limits", False):
+    declined = refusals(group)
+    has_limits = getattr(assignor, "has_limits", False)
+    if not has_limits and declined is None:
         return np.zeros(answer.size, dtype=np.bool_)
-    granted: BoolArray = (assigned != NOBODY) & (answer != NOBODY) & (assigned != answer)
-    return granted & ~group.claimed()
+    moved: BoolArray = (assigned != NOBODY) & (answer != NOBODY) & (assigned != answer)
+    moved &= ~group.claimed()
+    if not has_limits and declined is not None:
+        moved &= declined[assigned, np.arange(answer.size)]
+    return moved
 
 
 def with_answer(plan: RoundPlan, answer: Int32Array, misplaced: BoolArray) -> RoundPlan:

@@ -52,6 +52,17 @@ class RoundRequest:
     joined_topics: tuple[tuple[str, ...], ...] = ()
     subscriptions: tuple[Subscription | None, ...] = field(default=(), eq=False, repr=False)
 
+    @property
+    def passed_on(self) -> ResourceSet:
+        """Resources whose owners decline to start them.
+
+        The host leaves them out of the metadata of one round: every policy makes their owners give
+        them up immediately. In the next round they are new, and go to other members.
+        """
+        return ResourceSet.union_all(
+            [claim.owned & claim.declined for claim in self.claims if claim.warm is None]
+        )
+
 
 @frozen(kw_only=True)
 class TopicMetadata:

@@ -15,6 +15,7 @@ import numpy as np
 from attrs import define, field, frozen
 
 from coopgroup.core.model import NOBODY
+from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.resource_set import numbers_in
 from coopgroup.core.policies.memory import (
     NO_HOLDINGS,
@@ -304,7 +305,7 @@ class Newcomers:
                 subscribed=group.subscribed_names(),
                 by_instance=by_instance,
                 others=(),
-                takers=tuple(np.flatnonzero(_empty_handed(group)).tolist()),
+                takers=tuple(np.flatnonzero(_empty_handed(group, context)).tolist()),
             )
         seen, instances = set(context.state.members), {i for _, i in context.state.instance_ids}
         new = [
@@ -454,17 +455,24 @@ def _client_of(member_id: str) -> str | None:
     return None if match is None else match["client"]
 
 
-def _empty_handed(group: GroupSnapshot) -> BoolArray:
+def _empty_handed(group: GroupSnapshot, context: RoundContext) -> BoolArray:
     """Return the members without resources whose fair share is at least one: bool (M,).
 
     Members that know of a delay are left out. The fair share of a member is the sum, over its
-    subscribed names, of resources per subscriber.
+    subscribed names, of resources per subscriber. An assignor with limits gives no fair shares. It
+    left the members of the newest generation without resources on purpose, so they lost nothing.
     """
     table = group.subscribed_names()
     sizes = np.diff(np.concatenate([[0], np.cumsum(group.assignable)])[group.resources.starts])
     subscribers = np.bincount(group.class_of, minlength=len(table)) @ table
     share = table @ (sizes / np.maximum(subscribers, 1))
-    fresh = [member.readable and member.rejoin_in_ms is None for member in group.members]
+    newest = max((member.generation for member in group.members), default=NO_GENERATION)
+    fresh = [
+        member.readable
+        and member.rejoin_in_ms is None
+        and (not context.has_limits or member.generation < newest or newest == NO_GENERATION)
+        for member in group.members
+    ]
     found: BoolArray = _holds_nothing(group) & (share >= _ONE_AT_LEAST)[group.class_of]
     found &= np.array(fresh, dtype=np.bool_)
     return found

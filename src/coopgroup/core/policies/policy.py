@@ -50,6 +50,7 @@ class RoundContext:
         rebalance_timeout_ms: the leader's own `max.poll.interval.ms`; None if unknown.
         facts: what the leader has found out about the group; None if nothing yet.
         warmth: who is warm or cold for which resource; None in a round without warm-ups.
+        has_limits: whether the assignor may leave members without resources on purpose.
     """
 
     leader_id: str
@@ -64,6 +65,7 @@ class RoundContext:
     rebalance_timeout_ms: int | None = None
     facts: RoundFacts | None = None
     warmth: Warmth | None = None
+    has_limits: bool = False
 
     @property
     def memory(self) -> object:

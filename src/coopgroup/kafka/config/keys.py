@@ -20,6 +20,18 @@ from attrs import field, frozen
 
 DAY_MS: Final = 86_400_000
 BELL_TOPIC: Final = "coopgroup-bell"
+# Rings are old after a second. A segment is deleted only when it is closed, so both are short.
+BELL_TOPIC_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "cleanup.policy": "delete",
+        "compression.type": "uncompressed",
+        "message.timestamp.type": "LogAppendTime",
+        "min.insync.replicas": "1",
+        "retention.ms": "600000",
+        "segment.ms": "600000",
+        "segment.bytes": "1048576",
+    }
+)
 TELEMETRY_TOPIC: Final = "coopgroup-telemetry"
 INT32_MAX: Final = 2**31 - 1
 # Kafka's strings end at 32,767 bytes, and a member id is a client id with a suffix.

@@ -18,6 +18,7 @@ import stat
 import sys
 from collections.abc import Iterable
 from contextlib import closing
+from functools import partial
 from typing import Any, Final
 
 from attrs import define, field
@@ -34,7 +35,8 @@ from coopgroup.kafka.config.settings import ConsumerSettings
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.transport import GroupTransport
-from coopgroup.supervisor import VARIABLE
+from coopgroup.supervisor import VARIABLE, say
+from coopgroup.worker import Worker
 
 _LIMIT_S: Final = 10.0
 _TIMEOUT_MS: Final = 5_000
@@ -51,6 +53,7 @@ class Supervision:
 
     _settings: ConsumerSettings
     _descriptor: int
+    _inode: str
     _sink: TelemetrySink
     _number: int = field(factory=lambda: next(_numbers), init=False)
     # The id, and the name and password that may have changed.
@@ -75,7 +78,9 @@ class Supervision:
         if not member_id or note["returns"]:
             del note["connection"]  # no password where none is needed
         try:
-            os.write(self._descriptor, json.dumps(note).encode())
+            line = json.dumps(note).encode()
+            _require_socket(self._descriptor, self._inode)  # the password is for nobody else
+            os.write(self._descriptor, line)
         except BlockingIOError:
             return  # the supervisor is slow; the next step of the member tells it
         except OSError as error:
@@ -103,13 +108,9 @@ def supervision(settings: ConsumerSettings, sink: TelemetrySink) -> Supervision 
     if not descriptor.isdigit():
         return None
     try:
-        # A program between may have closed the socket, and its number may be another file's now.
-        found = os.fstat(int(descriptor))
-        is_it = stat.S_ISSOCK(found.st_mode) and str(found.st_ino) == inode
-    except OSError:
-        is_it = False
-    if not is_it:
-        sink.warn("supervisor_unreachable", error=f"this process lacks the socket of {VARIABLE}")
+        _require_socket(int(descriptor), inode)
+    except OSError as error:
+        sink.warn("supervisor_unreachable", error=str(error))
         return None
     member = settings.member
     returns = member.instance_id is not None or member.keeps_identity
@@ -117,7 +118,18 @@ def supervision(settings: ConsumerSettings, sink: TelemetrySink) -> Supervision 
     if settings.connection.token_source is not None and has_callback and not returns:
         sink.warn("supervisor_cannot_leave", why="oauth_cb gives tokens to this process only")
         return None
-    return Supervision(settings, int(descriptor), sink)
+    return Supervision(settings, int(descriptor), inode, sink)
+
+
+def _require_socket(descriptor: int, inode: str) -> None:
+    """Refuse another file: a program may have closed the socket, and its number is free then.
+
+    Raises:
+        OSError: the number is not the supervisor's socket.
+    """
+    found = os.fstat(descriptor)
+    if not stat.S_ISSOCK(found.st_mode) or str(found.st_ino) != inode:
+        raise OSError(f"this process lacks the socket of {VARIABLE}")
 
 
 # --- the helper ----------------------------------------------------------------------------------
@@ -186,18 +198,32 @@ def _ring(transport: GroupTransport, topic: str, group_id: str) -> None:
 
 
 def main(lines: Iterable[bytes]) -> int:
-    """Leave for all members of the notes; return the exit status."""
+    """Leave for all members of the notes, side by side; return the exit status.
+
+    Each member has the whole time: brokers of one that do not answer delay no other.
+    """
     until_s = now_s() + _LIMIT_S
-    status = 0
-    for line in lines:
-        note = json.loads(line)
+    waiting = list(lines)
+    failed = list(waiting)
+
+    def leave(line: bytes) -> None:
+        who = "a member"
         try:
+            note = json.loads(line)
+            who = f"group {note['group']} for {note['id']}"
             leave_for(note, until_s)
-            said = f"left group {note['group']} for {note['id']}"
-        except ConfigurationError as error:
-            said, status = f"cannot leave group {note['group']} for {note['id']}: {error}", 1
-        sys.stderr.write(f"coopgroup.supervisor: {said}\n")
-    return status
+        except Exception as error:  # noqa: BLE001  (the others are left for)
+            kind = "" if isinstance(error, ConfigurationError) else f"{type(error).__name__}: "
+            say(f"cannot leave {who}: {kind}{error}")
+        else:
+            failed.remove(line)
+            say(f"left {who}")
+
+    worker = Worker("coopgroup-leaver", threads_max=max(1, len(waiting)))
+    for line in waiting:
+        worker.submit(partial(leave, line))
+    worker.close(_LIMIT_S + _RING_TIMEOUT_S)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -185,6 +185,8 @@ def _pasts(tables: Readable, groups: Sequence[str], since_ms: int) -> dict[str, 
     """Return the rows of each group that has any. Of too many absences, the newest count."""
     newest = Window.partitionBy("group").orderBy(sql.col("gone_ms").desc(), "member_id")
     known = _of(tables, "absences", groups).where(sql.col("gone_ms") >= since_ms)
+    until_ms = sql.coalesce("observed_until_ms", sql.lit(tables.as_of_ms()))
+    known = known.withColumn("observed_until_ms", until_ms)
     known = known.withColumn("place", sql.row_number().over(newest))
     absences, rebalances = defaultdict(list), defaultdict(list)
     for row in known.where(sql.col("place") <= _ROWS_MAX + 1).collect():

@@ -23,6 +23,7 @@ from coopgroup.report.advice_page import AdviceView, TriedRow
 from coopgroup.report.charts import Chart, Curve, Mark
 from coopgroup.report.verdict import PolicyCost, best_words, price_chart, reaches_of
 from coopgroup.report.wording import counted, rounded, seconds
+from coopgroup.simulator.scenario import How
 
 if TYPE_CHECKING:
     from coopgroup.pipeline.advice.choose import Advice, Estimate, Option
@@ -161,7 +162,8 @@ def setting_words(policy: Choice) -> str:
     if isinstance(ration, int):
         every_ms = policy.options.get("move_interval_ms", 0)
         every = seconds(every_ms) if isinstance(every_ms, int) else "0 s"
-        words += f" and moves at most {counted(ration, 'partition')} every {every}"
+        joint = " and" if waits else ", which"
+        words += f"{joint} moves at most {counted(ration, 'partition')} every {every}"
     return words
 
 
@@ -420,6 +422,7 @@ def _reasons(advice: Advice) -> tuple[str, ...]:
     """Return the reasons in a few sentences: absences, cost of a move, result, certainty."""
     sentences = [
         *_absence_words(advice.history),
+        *_session_words(advice.history),
         *_proof_words(advice),
         _price_words(advice),
     ]
@@ -513,6 +516,23 @@ def _absence_words(history: GroupHistory) -> list[str]:
     if joined:
         sentences.append(f"{counted(joined, 'new member')} joined.")
     return sentences
+
+
+def _session_words(history: GroupHistory) -> list[str]:
+    """Return the cost of the session timeout, if it is most of the time out of service.
+
+    Static members are left out: their session timeout is the time to restart.
+    """
+    deaths = sum(one.how is How.CRASH for episode in history.episodes for one in episode.absences)
+    waited_s = history.session_timeout_ms / _SECOND_MS * history.partitions / history.members
+    per_day_s = deaths * waited_s / history.days
+    if history.is_static or not 0 < (history.observed.unavailable_s or 0) <= 2 * per_day_s:
+        return []
+    words = counted(deaths, "absence was a death", "absences were deaths")
+    session = seconds(history.session_timeout_ms)
+    words += f": the group noticed a death only after the session timeout of {session}."
+    cost = f"This took about {rounded(per_day_s)} partition-seconds a day, under any policy."
+    return [f"{words} {cost} A shorter session timeout takes less."]
 
 
 def _proof_words(advice: Advice) -> list[str]:

@@ -206,14 +206,19 @@ def _paired(steps: pa.Table) -> pa.Table:
 
 
 def _ends_of_lives(states: DataFrame, commits: DataFrame, as_of_ms: int | None) -> DataFrame:
-    """Return how far each life was observed: (group, life, observed_until_ms)."""
+    """Return how far each life was observed: (group, life, observed_until_ms).
+
+    A present life is observed up to the end of the history, which moves on without new records of
+    the group. It has no time, so that the row remains true.
+    """
     # A group without rebalances still commits. Its commits show that no member has returned.
     committed = commits.groupBy("group").agg(sql.max("written_ms").alias("committed_ms"))
     lives = states.groupBy("group", "life").agg(
         sql.max("at_ms").alias("state_ms"), sql.max("ended_ms").alias("ended_ms")
     )
-    last_ms = sql.greatest("state_ms", "committed_ms", sql.lit(as_of_ms).cast("long"))
-    until_ms = sql.coalesce("ended_ms", last_ms)
+    until_ms = sql.col("ended_ms")
+    if as_of_ms is None:
+        until_ms = sql.coalesce(until_ms, sql.greatest("state_ms", "committed_ms"))
     return lives.join(committed, "group", "left").select(
         "group", "life", until_ms.alias("observed_until_ms")
     )

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.tables import Keep, Tables
 
 __all__ = [
+    "EPISODES_INPUT",
     "EPISODES_JOB",
     "Context",
     "checkpointed",
@@ -77,7 +78,7 @@ __all__ = [
 EPISODES_JOB: Final = "episodes"
 _HISTORY: Final = ("commits", "generations", "members", "assignments")
 _TELEMETRY: Final = ("events", "rounds", "work")
-_INPUT: Final = (*_HISTORY, *_TELEMETRY)
+EPISODES_INPUT: Final = (*_HISTORY, *_TELEMETRY)
 _OUTPUT: Final = ("rebalances", "outages", "absences", "skew")
 _GROUPS_MAX: Final = 1_000  # a condition with more names is slower than all groups
 _CONTEXT_MS: Final = 86_400_000
@@ -203,11 +204,12 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS, scope: Scope = AL
         scope: groups, and begin of the episodes.
 
     Raises:
-        PipelineError: another process ran the job at the same time.
+        ConflictError: another process ran the job at the same time.
     """
+    of_lag = Progress.last(tables, LAG_JOB)  # first, because `lag` notes it after its rows
     tables = tables.current()
     settings = f"{__version__}, settled in {settle_ms} ms"
-    now = evolve(Progress.of(tables, _INPUT, settings, scope), lag=Progress.last(tables, LAG_JOB))
+    now = evolve(Progress.of(tables, EPISODES_INPUT, settings, scope), lag=of_lag)
     last = Progress.last(tables, EPISODES_JOB)
     if last == now:
         return
@@ -289,8 +291,8 @@ def _changed_by(lag: DataFrame, tables: Tables, from_ms: int, scope: Scope) -> D
     """Return the groups whose episodes new rows of lag may change.
 
     Every run of `lag` adds rows for every group that has commits. Without members there is no skew.
-    And an outage lies between two commits. So the rows after the last commit and the last member of
-    a group change nothing.
+    And an outage lies between two commits, or is open because records wait. So without waiting
+    records, the rows after the last commit and the last member of a group change nothing.
 
     Args:
         lag: new rows.
@@ -298,18 +300,23 @@ def _changed_by(lag: DataFrame, tables: Tables, from_ms: int, scope: Scope) -> D
         from_ms: time from which on rows are new.
         scope: the groups.
     """
-    first = lag.groupBy("group").agg(sql.min("at_ms").alias("first_ms"))
+    first = lag.groupBy("group").agg(
+        sql.min("at_ms").alias("first_ms"), sql.max("lag").alias("lag_max")
+    )
     commits = scope.of_groups(tables.read("commits")).where(sql.col("at_ms") >= from_ms)
     committed = commits.groupBy("group").agg(sql.max("at_ms").alias("committed_ms"))
-    is_alive = ~sql.col("is_tombstone") & (sql.col("member_count") > 0)
+    state = sql.struct("is_tombstone", "member_count")
     states = scope.of_groups(tables.read("generations")).groupBy("group")
     present = states.agg(
-        sql.max_by(is_alive, sql.struct("at_ms", "source_offset")).alias("is_alive"),
+        sql.max_by(state, sql.struct("at_ms", "source_offset")).alias("state"),
         sql.max(sql.greatest("at_ms", "written_ms")).alias("state_ms"),
     )
     known = first.join(committed, "group", "left").join(present, "group", "left")
     is_earlier = sql.col("first_ms") <= sql.greatest("committed_ms", "state_ms")
-    return known.where(sql.col("is_alive") | is_earlier).select("group")
+    # Without an end of the history there are no open outages.
+    waits = (sql.col("lag_max") > 0) & sql.lit(tables.as_of_ms() is not None)
+    may_change = ~sql.col("state.is_tombstone") & ((sql.col("state.member_count") > 0) | waits)
+    return known.where(may_change | is_earlier).select("group")
 
 
 def _groups_before(tables: Tables, from_ms: int, until_ms: int) -> list[DataFrame]:

@@ -467,7 +467,7 @@ class Process:
         world, run_settings = self.world, self.run_settings
         dice = world.dice("leader")
         request = read_members(duty.members, index_min=self.config.index_min)
-        found = self.brokers.existing().restrict_names(request.topics)
+        found = self.brokers.existing().restrict_names(request.topics) - request.passed_on
         known = not run_settings.no_metadata or dice.random() >= run_settings.no_metadata
         lags = None
         if run_settings.assignor.needs_lags and known:

@@ -13,6 +13,7 @@ import pytest
 from coopgroup.cli.app import run
 from coopgroup.cli.pipeline import jobs
 from coopgroup.errors import PipelineError
+from coopgroup.pipeline.tables import ConflictError
 
 
 @pytest.mark.parametrize("job", ["history", "lag", "telemetry", "episodes", "run"])
@@ -56,3 +57,19 @@ def test_the_history_ends_with_the_last_batch_that_read_the_topic_to_its_end(
     query: Any = SimpleNamespace(lastProgress=progress)
     assert jobs._note_end(tables, query) is bool(as_of_ms)  # noqa: SLF001 - without Spark
     assert noted == as_of_ms
+
+
+def test_a_conflict_with_another_job_does_not_end_a_job_that_follows(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`optimize` may run at the same time. The progress is not noted, so nothing is left out."""
+
+    def compute(error: Exception) -> None:
+        with jobs._told_conflicts():  # noqa: SLF001 - a step of `lag --follow`
+            raise error
+
+    compute(ConflictError("the table lag"))
+    told = capsys.readouterr().err
+    assert told == "the table lag was changed by another job; the next round goes on\n"
+    with pytest.raises(PipelineError, match="full"):
+        compute(PipelineError("full"))

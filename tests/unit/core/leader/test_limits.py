@@ -3,6 +3,8 @@
 import pytest
 
 from coopgroup.assignors import GroupMember, PlacementAssignor, StickyAssignor
+from coopgroup.core.assignors.declining import Passing
+from coopgroup.core.model import EMPTY
 from coopgroup.policies import DeferredPolicy, Policy, SimplePolicy, Warmup
 from tests.support.warm_group import WarmGroup, partitions
 
@@ -71,3 +73,43 @@ def test_other_assignors_leave_the_choice_to_the_policy() -> None:
     group.add("c", warm=None)
     group.settle()
     assert group.owned() == {"a": [0, 1], "c": [2]}
+
+
+class Stays(Places):
+    """A running resource stays where it is, so a member that comes late has nothing."""
+
+    evens_out = False
+
+
+def test_idle_member_does_not_count_as_an_owner_that_returns() -> None:
+    """The leader departs and returns before the others join, so the new leader has no memory.
+
+    It takes members with nothing for those that lost something. The idle member was in the last
+    round, and the assignor left it without anything on purpose.
+    """
+    group = WarmGroup(policy=DEFERRED, assignor=Stays())
+    group.add("a", traits={"places": 2}, warm=None)
+    group.add("b", traits={"places": 2}, warm=None)
+    group.settle()
+    group.add("c", traits={"places": 2}, warm=None)
+    group.settle()
+    before = group.owned()
+    assert before["c"] == []
+    del group.members["a"]
+    group.add("d", traits={"places": 2}, warm=None)
+    group.settle()
+    assert group.owned() == {"b": before["b"], "c": [], "d": before["a"]}
+
+
+def test_owner_that_is_back_does_not_get_what_it_declines() -> None:
+    """It missed its assignment. Then its application declined, and no further round would come."""
+    group = WarmGroup(policy=DEFERRED, assignor=Passing(StickyAssignor()))
+    group.add("a", warm=None)
+    group.add("b", warm=None)
+    group.settle()
+    back = group.members["b"]
+    before, back.owned = back.owned, EMPTY
+    back.declined = before
+    group.round()
+    assert group.members["a"].owned >= before
+    assert back.owned == EMPTY

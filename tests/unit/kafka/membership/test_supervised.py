@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ from typing import Any
 import pytest
 
 from coopgroup.core.member.events import LeaveRequested
+from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.settings import read_settings
+from coopgroup.kafka.membership import supervised as supervised_module
 from coopgroup.kafka.membership.supervised import Supervision, supervision
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.supervisor import VARIABLE
 from tests.support.by_hand import Hand
+from tests.support.programs import TIMEOUT_S
 from tests.unit.kafka.one_member_group import SETTINGS, running, subscribe
 
 PASSWORD = {
@@ -179,3 +183,56 @@ def test_key_as_an_object_is_a_warning(
     found.tell("m")
     assert warned(caplog) == ["supervisor_cannot_leave"]
     assert read(notes) == []
+
+
+@pytest.mark.parametrize("kind", ["file", "socket"])
+def test_password_never_reaches_a_file_that_took_the_number(
+    notes: socket.socket, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    found = supervised(**{key.replace(".", "_"): value for key, value in PASSWORD.items()})
+    assert found is not None
+    found.tell("first")
+    assert len(read(notes)) == 1
+    number = int(os.environ[VARIABLE].partition(":")[0])
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    there.settimeout(0)
+    with here, there, (tmp_path / "data").open("w+b") as data:
+        os.dup2(data.fileno() if kind == "file" else here.fileno(), number)
+        for _ in range(2):
+            found.tell("second")
+        assert (tmp_path / "data").read_bytes() == b""
+        assert read(there) == []
+    assert warned(caplog) == ["supervisor_unreachable"]
+
+
+def test_helper_leaves_for_a_member_although_it_cannot_for_others(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The brokers of `silent` do not answer until `m` has left."""
+    has_left = threading.Event()
+
+    def leave_for(note: dict[str, Any], _: float) -> None:
+        if note["id"] == "silent":
+            assert has_left.wait(TIMEOUT_S)
+            raise ConfigurationError("x", "b:1", "brokers")
+        if note["id"] == "odd":
+            raise ValueError("no such mechanism")
+        has_left.set()
+
+    monkeypatch.setattr(supervised_module, "leave_for", leave_for)
+    notes = [json.dumps({"group": "g", "id": one}).encode() for one in ("silent", "odd", "m")]
+    assert supervised_module.main([b"garbage", *notes]) == 1
+    lines = sorted(capfd.readouterr().err.splitlines())
+    assert [line.removeprefix("coopgroup.supervisor: ") for line in lines] == [
+        "cannot leave a member: JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+        "cannot leave group g for odd: ValueError: no such mechanism",
+        "cannot leave group g for silent: x: got 'b:1', expected brokers",
+        "left group g for m",
+    ]
+
+
+def test_helper_of_members_that_all_left_is_content(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervised_module, "leave_for", lambda *_: None)
+    assert supervised_module.main([b'{"group": "g", "id": "m"}']) == 0

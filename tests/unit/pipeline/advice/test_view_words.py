@@ -3,12 +3,13 @@
 import json
 
 import pytest
+from attrs import evolve
 
 from coopgroup.pipeline.advice.choose import Estimate
 from coopgroup.pipeline.advice.cost import MoveCost, deferred, with_rations, with_warmups
 from coopgroup.pipeline.advice.history import Observed
 from coopgroup.pipeline.advice.view import advice_json, names_of, setting_words, view_of
-from coopgroup.simulator.scenario import Choice
+from coopgroup.simulator.scenario import Choice, How
 from tests.unit.pipeline.advices import made_advice, option
 from tests.unit.pipeline.return_times import history
 
@@ -109,6 +110,39 @@ def test_ration_is_explained_by_its_worst_moment() -> None:
         "the incremental policy, which waits 30 s for a lost member and moves at most 4 partitions "
         "every 1 s"
     )
+    without = {**RATION.options, "scheduled_rebalance_timeout_ms": 0}
+    assert setting_words(Choice(name="incremental", options=without)) == (
+        "the incremental policy, which moves at most 4 partitions every 1 s"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_told"),
+    [
+        pytest.param({}, True, id="most of the time out of service"),
+        pytest.param({"observed": Observed(unavailable_s=900.0)}, False, id="a small part of it"),
+        pytest.param({"observed": Observed()}, False, id="an unknown part"),
+        pytest.param({"is_static": True}, False, id="static members are meant to be waited for"),
+        pytest.param({"episodes": history([12_000] * 30).episodes}, False, id="members that left"),
+    ],
+)
+def test_a_session_timeout_that_costs_most_is_named(
+    changed: dict[str, object], is_told: bool
+) -> None:
+    """30 deaths in 10 days of a member with 3 partitions: 405 of 600 partition-seconds a day."""
+    died = tuple(
+        evolve(one, absences=tuple(evolve(gone, how=How.CRASH) for gone in one.absences))
+        for one in history([12_000] * 30).episodes
+    )
+    plain = {"session_timeout_ms": 45_000, "members": 4, "partitions": 12, "episodes": died}
+    past = history([], **{"observed": Observed(unavailable_s=600.0), **plain, **changed})
+    said = [one for one in view_of(made_advice(history=past)).reasons if "session timeout" in one]
+    words = (
+        "30 absences were deaths: the group noticed a death only after the session timeout of 45 "
+        "s. This took about 405 partition-seconds a day, under any policy. A shorter session "
+        "timeout takes less."
+    )
+    assert said == ([words] if is_told else [])
 
 
 def test_notes_tell_what_was_left_out_and_what_failed() -> None:
