@@ -8,7 +8,7 @@ cannot change the data of the check.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 import numpy as np
@@ -36,7 +36,7 @@ from coopgroup.core.policies.warmups import Warming, warmth_for, with_kept_warmu
 from coopgroup.core.telemetry.records import RoundDecided, RoundRefused, WithoutRoom
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from coopgroup.core.assignors.base import Assignor
     from coopgroup.core.leader.request import TopicMetadata
@@ -48,9 +48,6 @@ if TYPE_CHECKING:
 
 _ANSWERS_MAX: Final = 10
 _REASONS_MAX: Final = 5
-
-_Asked = ParamSpec("_Asked")
-_Answer = TypeVar("_Answer")
 
 
 @frozen(kw_only=True, eq=False)
@@ -103,25 +100,6 @@ class _Decided:
     state: PolicyState
 
 
-@frozen(kw_only=True, eq=False)
-class _Offered:
-    """The question to the assignor, as the policy offers it.
-
-    Attributes:
-        context: circumstances of the round, with the facts about warm members.
-        offer: the policy's offer.
-        warming: the round's warm-ups; None without them.
-        view: the group that the assignor sees.
-        lags: int64 (R,).
-    """
-
-    context: RoundContext
-    offer: Offer
-    warming: Warming | None
-    view: GroupSnapshot
-    lags: Int64Array
-
-
 def decide_round(
     claims: Sequence[MemberClaim],
     metadata: TopicMetadata,
@@ -152,9 +130,8 @@ def decide_round(
         if not isinstance(outcome, _NoRoom) or bundled is not None:
             break
         # For the policy they do not exist: nobody keeps them, and no round waits for them.
-        told = facts_of(placed, context).told
         placed = replaced(placed, assignable=placed.assignable & ~outcome.left)
-        context = attrs.evolve(context, facts=find_facts(placed, context, told))
+        context = attrs.evolve(context, facts=facts_of(placed, context))
         reasons |= {(name, index): why for (name, index), why in outcome.reasons.items()}
     if bundled is not None and isinstance(outcome, _Decided):
         outcome = _opened(group, bundled, outcome)
@@ -162,17 +139,16 @@ def decide_round(
         what = "more with each answer" if bundled is None else "a bundle"
         outcome = _Refusal((f"assignor {assignor.name} leaves out {what}",))
     if isinstance(outcome, _Refusal):
-        return _refused(group, outcome.problems, assignor, policy, context)
+        return refused_round(
+            group, outcome.problems, assignor=assignor, policy=policy, context=context
+        )
     left = group.resources.take(group.assignable & ~placed.assignable)
     records: list[Record] = [round_record(group, outcome.plan, assignor, policy, context)]
     if left:
         records += _without_room(left, reasons)
+    plan, state = outcome.plan, outcome.state
     return RoundDecision(
-        group=placed,
-        plan=outcome.plan,
-        state=outcome.state,
-        records=tuple(records),
-        refused=False,
+        group=placed, plan=plan, state=state, records=tuple(records), refused=False
     )
 
 
@@ -203,60 +179,77 @@ def _without_room(
 def _decided(
     group: GroupSnapshot, context: RoundContext, lags: Lags, assignor: Assignor, policy: Policy
 ) -> _Decided | _NoRoom | _Refusal:
-    """Ask policy, assignor, and policy again."""
-    by_policy, by_assignor = f"policy {policy.name}", f"assignor {assignor.name}"
-    offered = _asked(by_policy, _offered, group, context, lags, assignor, policy)
-    if isinstance(offered, _Refusal):
-        return offered
-    answer = _asked(by_assignor, _placed, assignor, offered.view, offered.lags)
-    if isinstance(answer, _NoRoom | _Refusal):
-        return answer
-    shown = None if offered.warming is None else offered.warming.shown_again(answer)
-    if offered.warming is not None and shown is not None:
-        view = replaced(offered.view, owner=read_only(shown))
-        second = _asked(by_assignor, _placed, assignor, view, offered.lags)
-        if isinstance(second, _NoRoom | _Refusal):
-            return second
-        answer = offered.warming.better(answer, second)
-    return _asked(by_policy, _staged, group, offered, answer, assignor, policy)
-
-
-def _asked(
-    whom: str, question: Callable[_Asked, _Answer], *args: _Asked.args, **kwargs: _Asked.kwargs
-) -> _Answer | _Refusal:
-    """Run code of an assignor or of a policy; whatever it raises is a problem of the round."""
+    """Ask policy, assignor, and policy again. Whatever they raise is a problem of the round."""
+    whom = f"policy {policy.name}"
     try:
-        return question(*args, **kwargs)
+        context = attrs.evolve(
+            context,
+            warmth=warmth_for(group, context, policy),
+            has_limits=getattr(assignor, "has_limits", False),
+        )
+        offer = policy.offer(group, context)
+        warming = Warming.of(context, offer)
+        view = _view(group, offer if warming is None else warming.shown, lags)
+        whom = f"assignor {assignor.name}"
+        answer = _answer(assignor, view, read_only(lags.aligned(group.resources)), warming)
+        if isinstance(answer, _NoRoom):
+            return answer
+        whom = f"policy {policy.name}"
+        target = answer if warming is None else warming.target_of(answer)
+        staged = policy.stage(group, read_only(target.copy()), context, offer)
+        warm = None if warming is None else warming.staged(answer, target, staged)
+        staged = staged if warm is None else warm.round_
+        moved = misplaced(group, assignor, answer, staged.plan.assigned)
+        staged = attrs.evolve(staged, plan=with_answer(staged.plan, answer, moved))
+        problems = violations(
+            group if warm is None else warm.warming.warmth.kept_group,
+            staged.plan,
+            stops_the_world=isinstance(policy, EagerPolicy),
+            warmup=warmup_of(policy),
+        )
+        if problems:  # such a plan may have any form, and nothing can be remembered of it
+            return _Refusal(problems)
+        state = with_holders(group, _memory_of(group, context, staged), answer, moved)
+        return _Decided(staged.plan, state if warm is None else warm.remembered(state))
     except Exception as error:  # noqa: BLE001 -- of a user's code
+        return _Refusal((f"{whom}: {one_line(error)}",))
+
+
+def one_line(error: BaseException) -> str:
+    """Return an exception as one line for a record."""
+    try:
         said = " ".join(str(error).split())
-        return _Refusal((f"{whom}: {type(error).__name__}: {said}",))
+    except Exception:  # noqa: BLE001 -- an exception of a user may fail to say what it is
+        said = "…"
+    return f"{type(error).__name__}: {said}"
 
 
-def _offered(
-    group: GroupSnapshot, context: RoundContext, lags: Lags, assignor: Assignor, policy: Policy
-) -> _Offered:
-    context = attrs.evolve(
-        context,
-        warmth=warmth_for(group, context, policy),
-        has_limits=getattr(assignor, "has_limits", False),
-    )
-    offer = policy.offer(group, context)
-    warming = Warming.of(context, offer)
-    owner, withheld = offer.owner, offer.withheld_from_assignor
-    if warming is not None:
-        owner, withheld = warming.shown_owner, warming.withheld
+def _view(group: GroupSnapshot, offer: Offer, lags: Lags) -> GroupSnapshot:
+    """Return the group as the assignor sees it."""
     arrivals = lags.aligned_arrivals(group.resources)
-    view = group.view(
-        owner=read_only(owner.copy()),
-        assignable=read_only(group.assignable & ~withheld),
+    return group.view(
+        owner=read_only(offer.owner.copy()),
+        assignable=read_only(group.assignable & ~offer.withheld_from_assignor),
         arrivals_per_s=None if arrivals is None else read_only(arrivals),
     )
-    seen = read_only(lags.aligned(group.resources))
-    return _Offered(context=context, offer=offer, warming=warming, view=view, lags=seen)
+
+
+def _answer(
+    assignor: Assignor, view: GroupSnapshot, lags: Int64Array, warming: Warming | None
+) -> Int32Array | _NoRoom:
+    """Return the assignor's answer, or its second one if that is better for warm members."""
+    answer = _placed(assignor, view, lags)
+    if warming is None or isinstance(answer, _NoRoom):
+        return answer
+    shown = warming.shown_again(answer)
+    if shown is None:
+        return answer
+    second = _placed(assignor, replaced(view, owner=read_only(shown)), lags)
+    return second if isinstance(second, _NoRoom) else warming.better(answer, second)
 
 
 def _placed(assignor: Assignor, view: GroupSnapshot, lags: Int64Array) -> Int32Array | _NoRoom:
-    """Return the assignor's answer, or what it leaves out."""
+    """Return one answer of the assignor, or what it leaves out."""
     answer = assignor.assign(view, lags)
     if not isinstance(answer, Placement):
         check_target(view, answer)
@@ -264,34 +257,6 @@ def _placed(assignor: Assignor, view: GroupSnapshot, lags: Int64Array) -> Int32A
     left = view.assignable & view.mask_of(ResourceSet.from_pairs(answer.no_room))
     check_target(replaced(view, assignable=view.assignable & ~left), answer.target)
     return _NoRoom(left, answer.no_room) if left.any() else answer.target
-
-
-def _staged(
-    group: GroupSnapshot,
-    offered: _Offered,
-    answer: Int32Array,
-    assignor: Assignor,
-    policy: Policy,
-) -> _Decided | _Refusal:
-    """Let the policy decide how far the round goes, and check its plan."""
-    context, warming = offered.context, offered.warming
-    target = answer if warming is None else warming.target_of(answer)
-    staged = policy.stage(group, read_only(target.copy()), context, offered.offer)
-    warm = None if warming is None else warming.staged(answer, target, staged)
-    if warm is not None:
-        staged = warm.round_
-    moved = misplaced(group, assignor, answer, staged.plan.assigned)
-    staged = attrs.evolve(staged, plan=with_answer(staged.plan, answer, moved))
-    problems = violations(
-        group if warm is None else warm.warming.warmth.kept_group,
-        staged.plan,
-        stops_the_world=isinstance(policy, EagerPolicy),
-        warmup=warmup_of(policy),
-    )
-    if problems:  # such a plan may have any form, and nothing can be remembered of it
-        return _Refusal(problems)
-    state = with_holders(group, _memory_of(group, context, staged), answer, moved)
-    return _Decided(staged.plan, state if warm is None else warm.remembered(state))
 
 
 def refused_round(
@@ -314,16 +279,6 @@ def refused_round(
         context: circumstances of the round.
     """
     group, context = _with_facts(group, context)
-    return _refused(group, problems, assignor, policy, context)
-
-
-def _refused(
-    group: GroupSnapshot,
-    problems: tuple[str, ...],
-    assignor: Assignor,
-    policy: Policy,
-    context: RoundContext,
-) -> RoundDecision:
     warms = warmup_of(policy) is not None
     plan = plan_that_moves_nothing(with_leavers(group) if warms else group)
     if not plan.follow_up:
@@ -344,6 +299,9 @@ def _refused(
 
 def _with_facts(group: GroupSnapshot, context: RoundContext) -> tuple[GroupSnapshot, RoundContext]:
     """Return the group and the circumstances with everything that the memory says about them."""
+    facts = context.facts
+    if facts is not None and facts.group is group:
+        return group, context
     context = _without_hearsay(context)
     told = stopping_claims(group, context)
     group = _read_only_group(with_holders_rights(group, context, told))

@@ -34,10 +34,8 @@ from coopgroup.core.model.lags import Lags
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.policies.facts import (
     facts_of,
-    find_facts,
     remember_round,
     rightful_resources,
-    stopping_claims,
 )
 from coopgroup.core.policies.memory import NO_CLAIMS, Claims, Holdings, PolicyState, RunningWarmups
 from coopgroup.core.policies.warmth import warmup_of
@@ -262,8 +260,7 @@ def _racks_of(racks: ReplicaRacks, chosen: Int64Array) -> ReplicaRacks:
 def bundled_context(bundles: Bundles, context: RoundContext) -> RoundContext:
     """Return the circumstances of a round for its bundles."""
     context = attrs.evolve(context, state=_bundled_state(bundles, context))
-    told = stopping_claims(bundles.group, context)
-    return attrs.evolve(context, facts=find_facts(bundles.group, context, told))
+    return attrs.evolve(context, facts=facts_of(bundles.group, context))
 
 
 def _bundled_state(bundles: Bundles, context: RoundContext) -> PolicyState | None:

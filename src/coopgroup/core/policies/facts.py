@@ -213,13 +213,7 @@ class RoundFacts:
 
 
 def find_facts(group: GroupSnapshot, context: RoundContext, told: BoolArray) -> RoundFacts:
-    """Find the facts of a group.
-
-    Args:
-        group: the group with K claims.
-        context: context of the round.
-        told: bool (K,): `stopping_claims` of the group.
-    """
+    """Find the other facts of a group, given its `stopping_claims`."""
     unclaimed = find_unclaimed(group, context)
     parts = (unclaimed.created, unclaimed.lost, unclaimed.released, unclaimed.withheld)
     for array in (told, *parts):

@@ -44,13 +44,13 @@ this page. Duties of a host, in this order:
    their way.
 """
 
+from coopgroup.core.leader.decision import one_line
 from coopgroup.core.session.balancing import CheckLags, LagsChecked, check_lags
 from coopgroup.core.session.deciding import (
     DecideRound,
     RebalanceLags,
     RoundDecided,
     lead_round,
-    one_line,
 )
 from coopgroup.core.session.overdue import overdue_claims
 from coopgroup.core.session.own_rounds import LookOver, SeenTopics

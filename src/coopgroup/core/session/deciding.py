@@ -22,6 +22,7 @@ from coopgroup.core.leader import (
     lead,
     lead_kafka_round,
 )
+from coopgroup.core.leader.decision import one_line
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.protocol.kafka_protocols import kafka_protocol
 from coopgroup.core.session.balancing import watch_of
@@ -181,7 +182,11 @@ def _answers(
 ) -> list[_Answer]:
     """Return the answers to try: the decided round, then refused ones from less and less input."""
     forgetful = _forgetful(duty.context)
-    as_assignor, as_policy = cast("Assignor", _named(assignor)), cast("Policy", _named(policy))
+    fallback = partial(
+        fallback_round,
+        assignor=cast("Assignor", _named(assignor)),
+        policy=cast("Policy", _named(policy)),
+    )
 
     def decided(request: RoundRequest, metadata: TopicMetadata, _: str) -> RoundDecided:
         context = attrs.evolve(duty.context, lags=lags)
@@ -192,15 +197,7 @@ def _answers(
     def refused(
         request: RoundRequest, metadata: TopicMetadata | None, context: RoundContext, reason: str
     ) -> RoundDecided:
-        decision = fallback_round(
-            request,
-            metadata,
-            assignor=as_assignor,
-            policy=as_policy,
-            context=context,
-            reason=reason,
-        )
-        return _outcome(duty, decision)
+        return _outcome(duty, fallback(request, metadata, context=context, reason=reason))
 
     answers: list[_Answer] = []
     if request is not None:
@@ -222,15 +219,6 @@ def _outcome(
 
 def _forgetful(context: RoundContext) -> RoundContext:
     return attrs.evolve(context, state=None)
-
-
-def one_line(error: BaseException) -> str:
-    """Return an exception as one line for a record."""
-    try:
-        said = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 -- an exception of a user may fail to say what it is
-        said = "…"
-    return f"{type(error).__name__}: {said}"
 
 
 @frozen(kw_only=True)

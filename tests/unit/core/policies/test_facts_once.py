@@ -31,7 +31,7 @@ BUNDLED = Warmup(co_partition=[BOTH])
 
 def calls(functions: list[Callable[..., object]], run: Callable[[], object]) -> dict[str, int]:
     """Run something, and return how often it called each function, whoever called it."""
-    wanted: dict[CodeType, str] = {one.__code__: one.__name__ for one in functions}  # type: ignore[attr-defined]
+    wanted: dict[CodeType, str] = {one.__code__: one.__name__ for one in functions}
     found = Counter(dict.fromkeys(wanted.values(), 0))
 
     def count(frame: FrameType, event: str, _: object) -> None:
