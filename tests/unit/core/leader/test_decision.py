@@ -117,6 +117,18 @@ def test_decide_round_when_the_assignor_raises_moves_nothing() -> None:
     )
 
 
+def test_decide_round_when_an_error_has_no_text_moves_nothing() -> None:
+    class SilentError(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    def fails(*_: object) -> Int32Array:
+        raise SilentError
+
+    decided = decided_by(assignor=FunctionAssignor(function=fails))
+    assert refusal_of(decided) == ("assignor mine: SilentError: …",)
+
+
 @pytest.mark.parametrize("target", [None, np.full(4, NOBODY, dtype=np.int32)])
 def test_decide_round_when_the_target_breaks_the_contract_moves_nothing(target: Int32Array) -> None:
     """`test_safety` has each of the contract's rules."""
