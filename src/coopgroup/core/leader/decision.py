@@ -24,7 +24,6 @@ from coopgroup.core.policies.built_in import EagerPolicy
 from coopgroup.core.policies.bundles import BundledRound
 from coopgroup.core.policies.facts import (
     facts_of,
-    find_facts,
     remember_round,
     stopping_claims,
     with_holders_rights,
@@ -146,9 +145,8 @@ def decide_round(
     records: list[Record] = [round_record(group, outcome.plan, assignor, policy, context)]
     if left:
         records += _without_room(left, reasons)
-    plan, state = outcome.plan, outcome.state
     return RoundDecision(
-        group=placed, plan=plan, state=state, records=tuple(records), refused=False
+        group=placed, plan=outcome.plan, state=outcome.state, records=tuple(records), refused=False
     )
 
 
@@ -299,13 +297,12 @@ def refused_round(
 
 def _with_facts(group: GroupSnapshot, context: RoundContext) -> tuple[GroupSnapshot, RoundContext]:
     """Return the group and the circumstances with everything that the memory says about them."""
-    facts = context.facts
-    if facts is not None and facts.group is group:
+    if context.facts is not None and context.facts.group is group:
         return group, context
     context = _without_hearsay(context)
     told = stopping_claims(group, context)
     group = _read_only_group(with_holders_rights(group, context, told))
-    return group, attrs.evolve(context, facts=find_facts(group, context, told))
+    return group, attrs.evolve(context, facts=facts_of(group, context, told))
 
 
 def _without_hearsay(context: RoundContext) -> RoundContext:

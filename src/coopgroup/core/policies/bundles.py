@@ -519,8 +519,7 @@ class BundledRound:
 
     def opened(self, plan: RoundPlan, state: PolicyState) -> tuple[RoundPlan, PolicyState]:
         """Return plan and memory for all parts."""
-        facts = facts_of(self.bundles.whole, self.whole)
-        opened = opened_plan(self.bundles, facts, plan)
+        opened = opened_plan(self.bundles, facts_of(self.bundles.whole, self.whole), plan)
         return opened, opened_state(self.bundles, self.whole, opened, state)
 
 

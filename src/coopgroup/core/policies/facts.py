@@ -212,25 +212,27 @@ class RoundFacts:
     unclaimed: Unclaimed
 
 
-def find_facts(group: GroupSnapshot, context: RoundContext, told: BoolArray) -> RoundFacts:
-    """Find the other facts of a group, given its `stopping_claims`."""
-    unclaimed = find_unclaimed(group, context)
-    parts = (unclaimed.created, unclaimed.lost, unclaimed.released, unclaimed.withheld)
-    for array in (told, *parts):
-        array.flags.writeable = False
-    return RoundFacts(group=group, state=context.state, told=told, unclaimed=unclaimed)
-
-
-def facts_of(group: GroupSnapshot, context: RoundContext) -> RoundFacts:
+def facts_of(
+    group: GroupSnapshot, context: RoundContext, told: BoolArray | None = None
+) -> RoundFacts:
     """Return the leader's facts.
 
-    A policy that wraps another one may pass it another group or another memory. Then the facts are
-    found anew.
+    They are found here if the leader asks for the first time, or if a policy that wraps another one
+    passes it another group or another memory.
+
+    Args:
+        group: the group with K claims.
+        context: context of the round.
+        told: bool (K,): `stopping_claims`, if they were found already.
     """
     facts = context.facts
     if facts is not None and facts.group is group and facts.state is context.state:
         return facts
-    return find_facts(group, context, stopping_claims(group, context))
+    told = stopping_claims(group, context) if told is None else told
+    found = find_unclaimed(group, context)
+    for array in (told, found.created, found.lost, found.released, found.withheld):
+        array.flags.writeable = False
+    return RoundFacts(group=group, state=context.state, told=told, unclaimed=found)
 
 
 def remember_round(
