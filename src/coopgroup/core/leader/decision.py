@@ -33,6 +33,7 @@ from coopgroup.core.policies.safety import check_target, violations
 from coopgroup.core.policies.warmth import warmup_of
 from coopgroup.core.policies.warmups import Warming, warmth_for, with_kept_warmups, with_leavers
 from coopgroup.core.telemetry.records import RoundDecided, RoundRefused, WithoutRoom
+from coopgroup.errors import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -211,15 +212,6 @@ def _decided(
         return _Decided(staged.plan, state if warm is None else warm.remembered(state))
     except Exception as error:  # noqa: BLE001 -- of a user's code
         return _Refusal((f"{whom}: {one_line(error)}",))
-
-
-def one_line(error: BaseException) -> str:
-    """Return an exception as one line for a record."""
-    try:
-        said = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 -- an exception of a user may fail to say what it is
-        said = "…"
-    return f"{type(error).__name__}: {said}"
 
 
 def _view(group: GroupSnapshot, offer: Offer, lags: Lags) -> GroupSnapshot:

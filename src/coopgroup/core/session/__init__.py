@@ -44,7 +44,6 @@ this page. Duties of a host, in this order:
    their way.
 """
 
-from coopgroup.core.leader.decision import one_line
 from coopgroup.core.session.balancing import CheckLags, LagsChecked, check_lags
 from coopgroup.core.session.deciding import (
     DecideRound,
@@ -71,6 +70,7 @@ from coopgroup.core.session.stepping import (
     session_deadline_ms,
     step,
 )
+from coopgroup.errors import one_line
 
 __all__ = [
     "CheckLags",

@@ -22,10 +22,10 @@ from coopgroup.core.leader import (
     lead,
     lead_kafka_round,
 )
-from coopgroup.core.leader.decision import one_line
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.protocol.kafka_protocols import kafka_protocol
 from coopgroup.core.session.balancing import watch_of
+from coopgroup.errors import one_line
 
 if TYPE_CHECKING:
     from coopgroup.core.assignors.base import Assignor
@@ -169,7 +169,7 @@ def _answers_as_kafka(
         )
         return _outcome(duty, decision)
 
-    return [partial(decided, one) for one in (duty.context, _forgetful(duty.context))]
+    return [partial(decided, one) for one in (duty.context, attrs.evolve(duty.context, state=None))]
 
 
 def _answers(
@@ -181,7 +181,7 @@ def _answers(
     policy: Policy,
 ) -> list[_Answer]:
     """Return the answers to try: the decided round, then refused ones from less and less input."""
-    forgetful = _forgetful(duty.context)
+    forgetful = attrs.evolve(duty.context, state=None)
     fallback = partial(
         fallback_round,
         assignor=cast("Assignor", _named(assignor)),
@@ -215,10 +215,6 @@ def _outcome(
     return RoundDecided(
         generation=duty.generation, decision=decision, number=duty.number, watch=watch
     )
-
-
-def _forgetful(context: RoundContext) -> RoundContext:
-    return attrs.evolve(context, state=None)
 
 
 @frozen(kw_only=True)
