@@ -23,6 +23,7 @@ from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.built_in import EagerPolicy
 from coopgroup.core.policies.bundles import BundledRound
 from coopgroup.core.policies.facts import (
+    RoundFacts,
     facts_of,
     remember_round,
     stopping_claims,
@@ -289,7 +290,7 @@ def refused_round(
 
 def _with_facts(group: GroupSnapshot, context: RoundContext) -> tuple[GroupSnapshot, RoundContext]:
     """Return the group and the circumstances with everything that the memory says about them."""
-    if context.facts is not None and context.facts.group is group:
+    if isinstance(context.facts, RoundFacts) and context.facts.group is group:
         return group, context
     context = _without_hearsay(context)
     told = stopping_claims(group, context)

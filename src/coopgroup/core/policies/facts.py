@@ -226,7 +226,7 @@ def facts_of(
         told: bool (K,): `stopping_claims`, if they were found already.
     """
     facts = context.facts
-    if facts is not None and facts.group is group and facts.state is context.state:
+    if isinstance(facts, RoundFacts) and facts.group is group and facts.state is context.state:
         return facts
     told = stopping_claims(group, context) if told is None else told
     found = find_unclaimed(group, context)

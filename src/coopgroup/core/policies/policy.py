@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from coopgroup.core.model.lags import Lags
     from coopgroup.core.model.plan import RoundPlan
     from coopgroup.core.model.resource_set import BoolArray, Int32Array
-    from coopgroup.core.policies.facts import RoundFacts
     from coopgroup.core.policies.memory import PolicyState
     from coopgroup.core.policies.warmth import Warmth
 
@@ -48,7 +47,8 @@ class RoundContext:
         after_broker: whether the group coordinator assigned before (KIP-848); no owner is lost.
         round_generation: generation of the round; None if unknown.
         rebalance_timeout_ms: the leader's own `max.poll.interval.ms`; None if unknown.
-        facts: what the leader has found out about the group; None if nothing yet.
+        facts: what the leader has found out about the group (`facts.RoundFacts`); None if nothing
+            yet.
         warmth: who is warm or cold for which resource; None in a round without warm-ups.
         has_limits: whether the assignor may leave members without resources on purpose.
     """
@@ -63,7 +63,7 @@ class RoundContext:
     after_broker: bool = False
     round_generation: int | None = None
     rebalance_timeout_ms: int | None = None
-    facts: RoundFacts | None = None
+    facts: object = None
     warmth: Warmth | None = None
     has_limits: bool = False
 
