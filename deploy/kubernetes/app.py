@@ -1,7 +1,7 @@
 """An application for the manifests of this folder: it prints records, and has probes and metrics.
 
-Environment variables: BOOTSTRAP_SERVERS, GROUP_ID, TOPIC, POD_NAME; STATIC=1 in a StatefulSet;
-STATE_DIR for a folder that survives a restart of the container.
+Environment variables: BOOTSTRAP_SERVERS, GROUP_ID, TOPIC, POD_NAME; PORT instead of 8080;
+STATIC=1 in a StatefulSet; STATE_DIR for a folder that survives a restart of the container.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ def settings(metrics: PrometheusMetrics) -> dict[str, Any]:
         "group.id": os.environ["GROUP_ID"],
         "client.id": os.environ["POD_NAME"],
         "auto.offset.reset": "earliest",
-        "session.timeout.ms": 45_000,
         "max.poll.interval.ms": 120_000,
         "coopgroup.telemetry.listener": metrics,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -79,6 +80,16 @@ def test_workload_fits_the_application(name: str) -> None:
     probes = {"livenessProbe": "/livez", "startupProbe": "/livez", "readinessProbe": "/readyz"}
     assert {one: container[one]["httpGet"]["path"] for one in probes} == probes
     assert [one["containerPort"] for one in container["ports"]] == [app.PORT]
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_application_reads_the_variables_of_the_manifests(kind: str) -> None:
+    text = Path(app.__file__).read_text()
+    required = set(re.findall(r'environ\["(\w+)"\]', text))
+    optional = set(re.findall(r'environ\.get\("(\w+)"', text))
+    given = {one["name"] for one in _container(kind)["env"]}
+    assert required - optional <= given <= required | optional
+    assert all(name in str(app.__doc__) for name in required | optional)
 
 
 def test_only_the_statefulset_has_static_ids() -> None:

@@ -85,6 +85,7 @@ USER_DATA_ROWS = st.fixed_dictionaries(
         "declined": resources,
         "hands_over": st.integers(0, 1),
         "traits": st.none() | TRAITS.filter(bool).map(traits_text),
+        "declined_warmups": resources,
     }
 )
 ROWS = st.one_of(

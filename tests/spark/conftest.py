@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from pyspark import SparkContext
 
 from coopgroup.pipeline.spark.session import LIGHT, build_session, connector_jars
 from coopgroup.pipeline.tables import Tables
@@ -57,6 +58,27 @@ def ordinary(spark: SparkSession) -> SparkSession:
     for name, value in settings.items():
         session.conf.set(name, value)
     return session
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Give up the connection to the JVM if a limit of time has interrupted a call.
+
+    The answer comes later, and the next test would take it for its own.
+    """
+    report = yield
+    context = SparkContext._active_spark_context  # noqa: SLF001 - Spark must not start here
+    is_interrupted = call.excinfo is not None and not call.excinfo.errisinstance(Exception)
+    if context is not None and is_interrupted:
+        gateway: Any = context._gateway  # noqa: SLF001 - likewise
+        connection = gateway._gateway_client.get_thread_connection()  # noqa: SLF001
+        if connection is not None:
+            connection.close()
+        context.cancelAllJobs()
+    return report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
-from attrs import frozen
+from attrs import field, frozen
 
 from coopgroup.pipeline.schemas import TABLES
 
@@ -49,9 +49,13 @@ class Given:
     frames: Mapping[str, DataFrame]
     folder: str = "tables"
     until_ms: int | None = None
+    notes: Mapping[str, Any] = field(factory=dict)
 
     def as_of_ms(self) -> int | None:
         return self.until_ms
+
+    def noted(self, job: str) -> Mapping[str, Any] | None:
+        return self.notes.get(job)
 
     def read(self, name: str) -> DataFrame:
         return self.frames[name] if name in self.frames else make(self.spark, name)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from attrs import evolve
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
@@ -238,6 +239,15 @@ def test_group_of_ours_at_rest_is_as_old_as_its_last_sign_and_its_leaders_tell_i
     options = {"scheduled_rebalance_timeout_ms": 30_000}
     assert history.today == Choice(name="deferred", options=options)
     assert len(history.notes) == 1  # the load is unknown, the policy is known
+
+
+def test_absence_is_known_to_last_as_long_as_episodes_has_read(spark: SparkSession) -> None:
+    """A present life has no end. `history` has read on, but nobody has looked for returns there."""
+    absences = make(spark, "absences", absence(HOUR_MS, None, observed_until_ms=None))
+    given_ = Given(spark=spark, frames={"absences": absences}, until_ms=9 * DAY_MS)
+    for read_ms, left_out in ((0, 1), (HOUR_MS + 1_000, 1), (2 * DAY_MS, 0)):
+        tables = evolve(given_, notes={"episodes": {"as_of_ms": read_ms}})
+        assert history_of(tables, "g").left_out == left_out
 
 
 def test_cost_of_a_move_is_told_by_telemetry(spark: SparkSession) -> None:

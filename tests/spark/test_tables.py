@@ -12,10 +12,11 @@ from attrs import evolve
 from pyspark.sql.types import StringType, StructField, StructType
 
 from coopgroup.errors import PipelineError
+from coopgroup.pipeline.folders import Folders
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.scope import in_groups
 from coopgroup.pipeline.tables import Tables, day_of
-from tests.spark.frames import commit, make, rows
+from tests.spark.frames import commit, killed_at, make, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -111,15 +112,24 @@ def test_rows_of_some_groups_and_times_are_replaced(tables: Tables) -> None:
     assert rows(tables.read("lag"), "group", "at_ms") == [("a", 1), ("a", 3), ("c", 1)]
 
 
-def test_progress_is_kept_unless_it_is_unreadable(tables: Tables, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_progress_is_kept_unless_it_is_unreadable(
+    tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_remote: bool
+) -> None:
+    if is_remote:
+        monkeypatch.setattr(Folders, "_local", lambda *_: None)
     assert tables.noted("lag") is None
     for at_ms in (1, 2):
         tables.note("lag", {"größe": at_ms})
         assert tables.noted("lag") == {"größe": at_ms}
     file = tmp_path / "v1" / "progress" / "lag.json"
     assert [one.name for one in file.parent.iterdir() if one.suffix != ".crc"] == ["lag.json"]
-    file.write_text(file.read_text()[:5])
-    assert tables.noted("lag") is None
+    if not is_remote:
+        with killed_at(Path, "replace"):
+            tables.note("lag", {"größe": 3})
+        assert tables.noted("lag") == {"größe": 2}
+        file.write_text(file.read_text()[:5])
+        assert tables.noted("lag") is None
     tables.note("lag", None)
     assert not file.exists()
 

@@ -296,7 +296,7 @@ MUTANTS: Final = (
     Mutant("a tie goes to the last claim", "model.claims:_rightful_owners",
            "owner[contested] = NOBODY", "pass"),
     Mutant("a new leader takes losses for new resources", "policies.facts:_past",
-           "owned = _of_claimed_names(group, group.claimed()) & (not context.after_broker)",
+           "owned = _owned_by_claims(group) & (not context.after_broker)",
            "owned = never"),
     Mutant("a share that was kept for long has its first deadline",
            "policies.losses:_of_state",

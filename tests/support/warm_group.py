@@ -47,6 +47,7 @@ class WarmMember:
     instance_id: str | None = None
     host: str | None = None
     declined: ResourceSet = EMPTY
+    declined_warmups: ResourceSet = EMPTY
     hands_over: bool = False
     traits: Traits = field(factory=dict)
 
@@ -104,12 +105,12 @@ class WarmGroup:
         member = self.members[member_id]
         assert member.warm is not None
         some = partitions(*indices) if indices else member.warmups
-        member.warm |= some - member.declined
+        member.warm |= some - member.declined_warmups
 
     def declines(self, member_id: str, *indices: int) -> None:
         """Let a member refuse warm-ups until the leader cancels them."""
         member = self.members[member_id]
-        member.declined |= partitions(*indices) & member.warmups
+        member.declined_warmups |= partitions(*indices) & member.warmups
 
     def hands_over(self, member_id: str) -> None:
         """Let a member leave permanently."""
@@ -167,7 +168,7 @@ class WarmGroup:
             member = self.members[member_id]
             assert member.takes_part or not told.warmups
             member.warmups = told.warmups
-            member.declined &= member.warmups
+            member.declined_warmups &= member.warmups
             if member.warm is not None:
                 stopped = member.owned - told.assigned
                 member.warm = (member.warm | stopped) & member.warmups
@@ -202,6 +203,7 @@ class WarmGroup:
                         warm=member.warm,
                         host=member.host,
                         declined=member.declined,
+                        declined_warmups=member.declined_warmups,
                         hands_over=member.hands_over,
                         traits=member.traits,
                     )

@@ -181,6 +181,7 @@ class Lies:
             packed_resources(declined, "declined", index_min=0),
             INT32.pack(dice.choice((0, 1))),
             packed_nullable_string(None if host is None else '{"places":-1,"tags":3}', "traits"),
+            packed_resources(declined, "declined_warmups", index_min=0),
         )
         return MAGIC + INT16.pack(USER_DATA_VERSION) + b"".join(fields)
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from coopgroup.assignors import GroupMember, ResourceToPlace
     from coopgroup.core.model import Resource
     from coopgroup.core.model.traits import Traits
+    from coopgroup.simulator.scenario import Choice
     from coopgroup.simulator.simulation import Simulation
     from coopgroup.telemetry import Envelope
     from tests.swarm.runs import SwarmRun
@@ -89,19 +90,23 @@ def draw_placed(seed: int) -> SwarmRun:
     """Draw a run whose processes have places and tags."""
     chance = random.Random(f"swarm/{seed}/placed")
     run = chance.choice((draw, draw_warm))(seed + _APART)
-    policy = run.policy
-    if "warmup" in policy.options:
-        warmup: dict[str, Any] = {**policy.options["warmup"]}  # type: ignore[dict-item]
-        warmup.pop("co_partition", None)  # bundles cannot be left out
-        policy = attrs.evolve(policy, options={**policy.options, "warmup": warmup})
     assignor = chance.choice((Places, LastingPlaces))
     return attrs.evolve(
         run,
         seed=seed,
-        policy=policy,
+        policy=without_bundles(run.policy),
         assignor=f"{assignor.__module__}:{assignor.__name__}",
         acts=tuple(act for act in run.acts if act.kind not in _FALSE),
     )
+
+
+def without_bundles(policy: Choice) -> Choice:
+    """Return a policy without bundles, which cannot be left out."""
+    if "warmup" not in policy.options:
+        return policy
+    warmup: dict[str, Any] = {**policy.options["warmup"]}  # type: ignore[dict-item]
+    warmup.pop("co_partition", None)
+    return attrs.evolve(policy, options={**policy.options, "warmup": warmup})
 
 
 def draw_declining(seed: int) -> SwarmRun:

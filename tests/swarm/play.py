@@ -32,6 +32,13 @@ from coopgroup.simulator.world.network import Mishap, Upset
 from tests.swarm.hostile import HOSTILE, prepare
 from tests.swarm.leases import Leases
 from tests.swarm.mixed import Guests
+from tests.swarm.named import (
+    NAMED,
+    NamedSimulation,
+    check_named,
+    configured,
+    virtual_time,
+)
 from tests.swarm.places import left_out, misplaced, traits_of
 from tests.swarm.rest import (
     RECORDS_MAX,
@@ -94,16 +101,25 @@ class Played:
 
 def play(run: SwarmRun, *, transcript: bool = False) -> Played:
     """Play a run to its end."""
-    faults = run.faults
+    faults, is_named = run.faults, run.theirs == NAMED
+    config = attrs.evolve(CONFIG, rebalance_timeout_ms=run.rebalance_timeout_ms)
     simulation = small_group(
         seed=run.seed,
-        config=attrs.evolve(CONFIG, rebalance_timeout_ms=run.rebalance_timeout_ms),
+        kind=NamedSimulation if is_named else Simulation,
+        config=configured(config) if is_named else config,
         run_settings=_habits(run),
         delay_ms_max=faults.delay_ms_max,
         loss=faults.loss,
         commit_interval_ms=faults.commit_interval_ms,
         restore_ms=Span(0, faults.restore_ms_max),
     )
+    if isinstance(simulation, NamedSimulation):
+        simulation.prepare(run)
+    with virtual_time(simulation):
+        return _played(run, simulation, transcript=transcript)
+
+
+def _set_faults(simulation: Simulation, faults: Faults) -> None:
     simulation.costs.slow, simulation.costs.slow_ms = faults.slow, Span(1, faults.slow_ms_max)
     if faults.bell_delay_ms_max:
         times = Bell(
@@ -112,10 +128,16 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
             false_every_ms=faults.bell_false_ms,
         )
         simulation.hang_bell(times)
+
+
+def _played(run: SwarmRun, simulation: Simulation, *, transcript: bool) -> Played:
+    faults = run.faults
+    _set_faults(simulation, faults)
     world = simulation.world
     written = Transcript() if transcript else None
     world.transcript = HandOvers(simulation, Leases(simulation, written))
-    guests = Guests(simulation=simulation, theirs=run.theirs)
+    is_named = isinstance(simulation, NamedSimulation)
+    guests = Guests(simulation=simulation, theirs="" if is_named else run.theirs)
     supervisors = Supervisors(
         simulation=simulation, delay_ms_max=faults.leave_ms_max, loss=faults.leave_loss
     )
@@ -141,10 +163,13 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
         if len(world.telemetry) > RECORDS_MAX:
             break
     simulation.run(run.healed_after_ms)
-    plain = not any(act.kind in {ActKind.SUBSCRIBE, ActKind.FORGE} for act in run.acts)
+    # A declined resource is left out of a round, which no record distinguishes from a deletion.
+    plain = not is_named
+    plain &= not any(act.kind in {ActKind.SUBSCRIBE, ActKind.FORGE} for act in run.acts)
+    calm_from_ms = world.now_ms
     if witness is not None:
         violations = settle_beside(witness, guests, player.away)
-    elif run.theirs:
+    elif guests.theirs:
         violations = settle_with_guests(guests, player.away, plain=plain)
     else:
         leaves = any(act.kind is ActKind.HAND_OVER for act in run.acts)
@@ -156,6 +181,8 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
         violations += tuple(needless_losses(world.telemetry, player.disturbed))
         violations += tuple(misplaced(run, world.telemetry, world.now_ms))
         violations += tuple(left_out(run, simulation))
+        if isinstance(simulation, NamedSimulation):
+            violations += tuple(check_named(simulation, world.telemetry, calm_from_ms))
     return Played(
         run=run,
         violations=violations,
@@ -168,6 +195,7 @@ def small_group(
     *,
     seed: int,
     run_settings: RunSettings,
+    kind: type[Simulation] = Simulation,
     config: MemberConfig = CONFIG,
     delay_ms_max: int = 2,
     loss: float = 0.0,
@@ -175,7 +203,7 @@ def small_group(
     restore_ms: Span = _RESTORE_MS,
 ) -> Simulation:
     """Return a group with short timeouts, so that much happens in little virtual time."""
-    return Simulation.create(
+    return kind.create(
         config=config,
         run_settings=run_settings,
         seed=seed,
@@ -197,8 +225,11 @@ def set_topics(simulation: Simulation, counts: dict[str, int]) -> None:
         if count != before:
             ever = len(simulation.load.resources.restrict_names([name]))
             fresh = range(before if count > before else 0, count)
-            rates = [0.0 if partition < ever else _RATE_PER_S for partition in fresh]
+            is_named = isinstance(simulation, NamedSimulation)
+            rates = [0.0 if partition < ever or is_named else _RATE_PER_S for partition in fresh]
             simulation.set_topic(name, count, rates)
+    if isinstance(simulation, NamedSimulation):
+        simulation.topic.catalogue()
 
 
 def story(run: SwarmRun) -> str:
@@ -283,6 +314,9 @@ class _Player:
                 self.guests.vanished |= before - simulation.brokers.existing()
             case ActKind.UPSET:
                 self._upset(act)
+            case ActKind.DEFINE | ActKind.RESTART if isinstance(simulation, NamedSimulation):
+                leads = act.process == LEADER
+                simulation.act(act, simulation.leader if leads else simulation.process(act.process))
             case _ if self.guests.end(act):
                 pass
             case _:

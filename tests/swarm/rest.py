@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
+from coopgroup.assignors import PlacementAssignor
 from coopgroup.core.member.events import RejoinRequested, Woken
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.policies.warmth import warmup_of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from coopgroup.core.model import Resource
     from coopgroup.core.policies.warmth import Warmup
+    from coopgroup.simulator.host.process import Process
     from coopgroup.simulator.simulation import Simulation
     from coopgroup.telemetry import Envelope, Record
     from tests.swarm.mixed import Guests
@@ -290,7 +292,8 @@ def _check_even(simulation: Simulation, end_ms: int) -> list[Violation]:
 def _check_standbys(simulation: Simulation, warmup: Warmup, end_ms: int) -> list[Violation]:
     """Report resources with fewer warm members than `standbys`, though there are enough members.
 
-    A warm-up that failed or timed out is not tried again, so its resource is left out.
+    A warm-up that failed or timed out is not tried again, so its resource is left out. A member
+    that could not start a resource is no standby for it.
     """
     together = warmup.co_partition
     states = (process.session.policy_state for process in simulation.alive)
@@ -304,13 +307,24 @@ def _check_standbys(simulation: Simulation, warmup: Warmup, end_ms: int) -> list
     for owner in alive:
         for resource in owner.application.working:
             warm = [one.name for one in alive if resource in sets.of(one.name).warm]
-            others = sum(resource.name in one.topics for one in alive) - 1
+            others = sum(_could_run(one, resource) for one in alive if one is not owner)
             tried = not of_bundles(ResourceSet.from_pairs([resource]), together) & refused
             if tried and len(warm) < min(warmup.standbys, others):
                 lacks[resource] = warm
     if not lacks:
         return []
     return [Violation(checker="rest", at_ms=end_ms, message=f"too few standbys: {lacks}")]
+
+
+def _could_run(process: Process, resource: Resource) -> bool:
+    member, assignor = process.session.member, process.run_settings.assignor
+    chosen = getattr(assignor, "chosen", assignor)  # without what passes on declined resources
+    if resource.name not in process.topics or resource in member.next_join.declined:
+        return False
+    if not isinstance(chosen, PlacementAssignor):
+        return True
+    traits = cast("Any", process.config)  # all that these assignors ask for
+    return chosen.places(traits) != 0 and chosen.fits(traits, cast("Any", resource))
 
 
 def needless_losses(

@@ -86,7 +86,7 @@ class ActKind(enum.StrEnum):
 
     DECLINE = "decline"
     """The application of a process declines the first `number` partitions of `topics`, for `for_ms`
-    or until its end."""
+    or until its end; drawn only by the kind `declining`."""
 
     GARBLE = "garble"
     """The next JoinGroup of a process has a subscription that nobody can read."""
@@ -102,11 +102,25 @@ class ActKind(enum.StrEnum):
     MOVE = "move coordinator"
     """The broker `number` takes the group over; after `for_ms` without one, if that is not 0."""
 
+    DEFINE = "define"
+    """The definitions of `number` resources change, `times` in a row; only in groups of named
+    resources (`named`)."""
+
+    RESTART = "restart"
+    """A process starts again all resources that its application refused; only in such groups."""
+
     RESIZE = "resize topic"
     """The first of `topics` has `number` partitions from now on."""
 
 
-_DIRECTED: Final = {ActKind.HOLD_UP, ActKind.CRASH_AT_SYNC, ActKind.HAND_OVER}
+_DIRECTED: Final = {
+    ActKind.HOLD_UP,
+    ActKind.CRASH_AT_SYNC,
+    ActKind.HAND_OVER,
+    ActKind.DECLINE,
+    ActKind.DEFINE,
+    ActKind.RESTART,
+}
 _KINDS: Final = tuple(kind for kind in ActKind if kind not in _DIRECTED)
 
 
@@ -173,6 +187,12 @@ class Faults:
         lie: fraction of the warm-ups that are a lie, and of the resources of which a starting
             process says that it is warm.
         keeps_state: whether a process that returns finds its state on its disk.
+        declines: fraction of the starts of named resources that are declined.
+        decline_ms_max: longest time for which such a decline is remembered.
+        never: fraction of the pairs of a process and a resource that it declines for ever.
+        refusals: fraction of the starts that fail permanently.
+        raises: fraction of the callbacks that raise.
+        unreadable: fraction of the reads of the catalogue that fail.
     """
 
     loss: float = 0.0
@@ -194,6 +214,12 @@ class Faults:
     fail: float = 0.0
     lie: float = 0.0
     keeps_state: bool = False
+    declines: float = 0.0
+    decline_ms_max: int = 500
+    never: float = 0.0
+    refusals: float = 0.0
+    raises: float = 0.0
+    unreadable: float = 0.0
 
 
 @frozen(kw_only=True)
@@ -208,7 +234,8 @@ class SwarmRun:
         faults: faults that can happen at any time.
         acts: events in order; then all faults end.
         healed_after_ms: time from the last act until all faults end.
-        theirs: protocols of other clients in the group, joined by commas (`mixed`); or `HOSTILE`.
+        theirs: protocols of other clients in the group, joined by commas (`mixed`); or `HOSTILE`;
+            or `NAMED`.
     """
 
     seed: int

@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -256,12 +256,24 @@ print("ready", flush=True)
 while (found := signal.sigwaitinfo(heard)).si_signo == signal.SIGINT:
     print("SIGINT of", "the terminal" if found.si_code > 0 else "the supervisor", flush=True)
 """
-    terminal = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+    # A suite that a shell started in the background ignores SIGINT, and so would its children.
+    terminal = """
+import os, pty, signal, sys
+for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
+sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))
+"""
     unshare = ("unshare", "--pid", "--fork", "--kill-child") if as_process_1 else ()
     command = [*unshare, sys.executable, "-c", SUPERVISE, "10", WORKER + worker]
-    with subprocess.Popen(
-        [sys.executable, "-c", terminal, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as program:
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", terminal, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as program,
+        ExitStack() as ending,
+    ):
+        ending.callback(program.kill)  # the terminal ends, and so do the processes in it
         assert program.stdin is not None
         assert program.stdout is not None
         assert program.stdout.readline().split() == [b"ready"]

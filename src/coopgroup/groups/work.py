@@ -521,6 +521,8 @@ class ResourceWork:
                 work = self._works[resource] = Work(resource=resource, token=token)
                 if resource in self._declines:
                     work.refusal = self._declines[resource][1]
+            elif work.is_stale:
+                work.is_told = False  # the loss has ended it, though `lost` is in progress
             work.want(Wish.RUN)
             work.token, work.version = token, version
             self._go_on(work)
@@ -629,13 +631,7 @@ class ResourceWork:
         self._post_declines()
 
     def _post_declines(self) -> None:
-        """Tell the leaders; a member that takes part in warm-ups keeps declined resources.
-
-        Its field has the warm-ups that it declines, which do not forbid a move. The resource would
-        come back in each round.
-        """
-        if self.callbacks.warm is None:
-            self.driver.post(StartsDeclined(resources=ResourceSet.from_pairs(self._declines)))
+        self.driver.post(StartsDeclined(resources=ResourceSet.from_pairs(self._declines)))
 
     def _forget_declines(self, now: float) -> None:
         """End declines whose time is over; a resource that is still here is started again."""

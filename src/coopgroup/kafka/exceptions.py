@@ -10,7 +10,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from coopgroup.core.member import ErrorCode
+from coopgroup.core.member import ErrorCode, MemberConfig
 
 _OF_LIBRDKAFKA: Final = {
     int(ErrorCode.NO_ANSWER): KafkaError._TRANSPORT,
@@ -22,7 +22,17 @@ _REMEDIES: Final = {
     int(ErrorCode.INCONSISTENT_GROUP_PROTOCOL): (
         "offer their protocol beside ours, such as "
         '"coopgroup.protocols": "coopgroup,range"; '
-        "`coopgroup group migrate --check {}` prints the next step"
+        "`coopgroup group migrate --check {0.group_id}` prints the next step"
+    ),
+    int(ErrorCode.INVALID_SESSION_TIMEOUT): (
+        "session.timeout.ms: got {0.session_timeout_ms}, expected a value that the brokers allow: "
+        "from group.min.session.timeout.ms (6000 by default) to group.max.session.timeout.ms"
+    ),
+    int(ErrorCode.FENCED_INSTANCE_ID): (
+        "group.instance.id: got '{0.instance_id}', expected an id that no other process uses"
+    ),
+    int(ErrorCode.GROUP_AUTHORIZATION_FAILED): (
+        "group.id: got '{0.group_id}', expected a group on which this user has the right Read"
     ),
 }
 
@@ -30,10 +40,10 @@ PASSING_ERRORS: Final = frozenset({KafkaError._MAX_POLL_EXCEEDED, KafkaError.UNK
 """Codes of events that end without the application: the member rejoins, or the topic is created."""
 
 
-def refusal(code: int, message: str, group_id: str) -> KafkaException:
+def refusal(code: int, message: str, member: MemberConfig) -> KafkaException:
     """Return the exception of a permanent refusal by the group, with a remedy if there is one."""
     remedy = _REMEDIES.get(code)
-    text = message if remedy is None else f"{message}: {remedy.format(group_id)}"
+    text = message if remedy is None else f"{message}: {remedy.format(member)}"
     return kafka_exception(code, text, fatal=True)
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from attrs import frozen
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no types
 
 from coopgroup.errors import PipelineError
 
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["Folders", "local_folder"]
-
-_NO_FILE: Final = "FileNotFoundException"
-_OTHER_CONTENT: Final = "ChecksumException"
 
 
 def local_folder(folder: str) -> Path | None:
@@ -35,6 +33,14 @@ def local_folder(folder: str) -> Path | None:
         return Path(folder)
     parts = urlsplit(folder)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+@contextmanager
+def _one_line(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise PipelineError(f"{path} cannot be read or written: {error.strerror}") from error
 
 
 @frozen
@@ -64,35 +70,48 @@ class Folders:
         """Return the text of a small file; `None` if it does not exist.
 
         Raises:
-            ValueError: the file does not have the content that was written.
+            ValueError: it is not UTF-8.
         """
+        local = self._local(path)
+        if local is not None:
+            with _one_line(path), suppress(FileNotFoundError):
+                return local.read_text("utf-8")
+            return None
+        if not self.exists(path):
+            return None
+        stream = self._system(path).open(self._path(path))
         try:
-            stream = self._system(path).open(self._path(path))
-            try:
-                return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-            finally:
-                stream.close()
-        except Py4JJavaError as error:
-            why = str(error.java_exception)
-            if _NO_FILE in why:
-                return None
-            if _OTHER_CONTENT in why:
-                raise ValueError(path) from None
-            raise
-
-    def write(self, path: str, text: str) -> None:
-        """Write a small file, and replace an earlier one: a reader finds one of them, whole."""
-        new = f"{path}.{uuid.uuid4().hex}"
-        stream = self._system(path).create(self._path(new), True)  # noqa: FBT003 - overwrite
-        try:
-            stream.write(text.encode())
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
-        hadoop = self._jvm.org.apache.hadoop.fs
-        options = self._gateway.new_array(hadoop.Options.Rename, 1)
-        options[0] = hadoop.Options.Rename.OVERWRITE
-        context = hadoop.FileContext.getFileContext(self._path(path).toUri(), self._configuration)
-        context.rename(self._path(new), self._path(path), options)
+
+    def write(self, path: str, text: str) -> None:
+        """Write a small file, and replace an earlier one.
+
+        A reader sees the earlier file or the new one, also after a kill.
+        """
+        local = self._local(path)
+        if local is not None:
+            new = local.with_name(f".{local.name}.{uuid.uuid4().hex}")
+            with _one_line(path):
+                local.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    new.write_text(text, "utf-8")
+                    new.replace(local)
+                finally:
+                    new.unlink(missing_ok=True)
+            return
+        # Spark writes its checkpoints in this way: by a rename, or as the file system needs it.
+        streaming = self._jvm.org.apache.spark.sql.execution.streaming
+        checkpoints = streaming.CheckpointFileManager.create(self._path(path), self._configuration)
+        checkpoints.mkdirs(self._path(path).getParent())
+        stream = checkpoints.createAtomic(self._path(path), True)  # noqa: FBT003 - overwrite
+        try:
+            stream.write(text.encode())
+        except BaseException:
+            stream.cancel()
+            raise
+        stream.close()
 
     def delete(self, path: str) -> None:
         """Delete a file or folder, if it exists."""
@@ -115,9 +134,10 @@ class Folders:
                     f"v{version}); use that release, or another folder"
                 )
 
-    @property
-    def _gateway(self) -> Any:  # noqa: ANN401 - objects of Py4J
-        return self.spark.sparkContext._gateway  # noqa: SLF001 - see above
+    def _local(self, path: str) -> Path | None:
+        """Return a path of this machine as Hadoop reads it; `None` on another file system."""
+        is_local = self._system(path).getUri().getScheme() == "file"
+        return Path(self._path(path).toUri().getPath()) if is_local else None
 
     @property
     def _jvm(self) -> Any:  # noqa: ANN401 - objects of Java

@@ -367,7 +367,7 @@ ABSENCES: Final = Table(
         returned_member_id=_STRING,  # its new member id; null for `never`
         returned_as=_STRING,  # `static_id`, `telemetry`, `client_and_host` (likely) or `never`
         absent_ms=_LONG,  # `returned_ms` - `gone_ms`; null for `never`
-        observed_until_ms=_LONG,  # `never` is known up to it; null: end of the history
+        observed_until_ms=_LONG,  # `never` is known up to it; null: end of what `episodes` read
     ),
     key=("group", "member_id", "generation"),
     is_derived=True,

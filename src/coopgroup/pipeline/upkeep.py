@@ -123,8 +123,8 @@ def forget(tables: Tables, name: str, before_ms: int) -> None:
         return
     table, is_old = tables.in_sql(name), f"old.day < {day_of(before_ms)}"
     if name not in _LAST:
-        _note_loss(tables, name, f"SELECT 1 FROM {table} AS old WHERE {is_old}")  # noqa: S608 - quoted
-        tables.execute(name, f"DELETE FROM {table} AS old WHERE {is_old}")  # noqa: S608 - quoted
+        lost = f"{table} AS old WHERE {is_old}"
+        _delete(tables, name, lost, f"DELETE FROM {lost}")  # noqa: S608 - quoted
         return
     facts, subject = _LAST[name]
     columns = ", ".join(f"`{one}`" for one in subject)
@@ -134,22 +134,29 @@ def forget(tables: Tables, name: str, before_ms: int) -> None:
         f" WHERE {is_old} GROUP BY {columns}"
     )
     is_lost = f"{is_same} AND {is_old} AND old.source_offset < kept.last"
-    _note_loss(tables, name, f"SELECT 1 FROM {table} AS old JOIN ({last}) AS kept ON {is_lost}")  # noqa: S608 - quoted
-    tables.execute(
+    _delete(
+        tables,
         name,
+        f"{table} AS old JOIN ({last}) AS kept ON {is_lost}",
         f"MERGE INTO {table} AS old USING ({last}) AS kept ON {is_lost} WHEN MATCHED THEN DELETE",
     )
 
 
-def _note_loss(tables: Tables, name: str, lost: str) -> None:
-    """Let the next run of each job that reads a table compute all rows, if it will lose any.
+def _delete(tables: Tables, name: str, lost: str, statement: str) -> None:
+    """Delete rows, and let the next run of each job that reads the table compute all its rows.
 
-    Before they are deleted: after a kill, a job would go on with rows that follow from them.
+    A job must not go on with rows that follow from deleted ones. So its progress is forgotten
+    before the rows are deleted, because of a kill, and again afterwards, because a run at the same
+    time may have noted it.
     """
+    if tables.spark.sql(f"SELECT 1 FROM {lost} LIMIT 1").isEmpty():  # noqa: S608 - quoted
+        return
     jobs = [job for job, input_ in _READERS.items() if name in input_]
-    if jobs and not tables.spark.sql(f"{lost} LIMIT 1").isEmpty():
-        for job in jobs:
-            tables.note(job, None)
+    for job in jobs:
+        tables.note(job, None)
+    tables.execute(name, statement)
+    for job in jobs:
+        tables.note(job, None)
 
 
 def vacuum(tables: Tables, name: str, retention_hours: float) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import ClassVar
 
 import attrs
 from attrs import define, field
@@ -53,7 +54,10 @@ class Simulation:
         guests: the last process of each name whose consumer speaks KIP-848.
         bell: rings between the processes, None without them.
         commit_interval_ms: time between the commits of a process, 0 for no periodic commits.
+        host_class: class of the processes; the swarm has one with the work of named resources.
     """
+
+    host_class: ClassVar[type[Process]] = Process
 
     config: MemberConfig
     run_settings: RunSettings
@@ -137,7 +141,7 @@ class Simulation:
             config = attrs.evolve(config, instance_id=name)
         if identity is Identity.STATE_DIR:
             config = attrs.evolve(config, keeps_identity=True)
-        process = Process(
+        process = self.host_class(
             world=self.world,
             network=self.network,
             brokers=self.brokers,

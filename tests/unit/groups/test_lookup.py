@@ -13,7 +13,7 @@ from coopgroup.core.leader import NO_LAGS, TopicMetadata, lead
 from coopgroup.core.member import Member, MemberConfig, new_member
 from coopgroup.core.member.events import CatalogueSeen, RejoinRequested, SubscriptionChanged
 from coopgroup.core.member.parts import LastAssignment, LastJoin
-from coopgroup.core.model import ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.policy import RoundContext
@@ -85,6 +85,7 @@ def _member(
     version: int | None = None,
     owned: str = "",
     declined: str = "",
+    warm: ResourceSet | None = None,
 ) -> JoinedMember:
     content = encode_subscription(
         Subscription(
@@ -93,6 +94,7 @@ def _member(
                 UserData(
                     catalogue_version=version,
                     declined=ResourceSet({declined: [-1]} if declined else {}),
+                    warm=warm,
                 ),
                 index_min=-1,
             ),
@@ -224,10 +226,14 @@ def test_assignments_carry_the_version_of_the_round(version: int | None) -> None
     assert sum(len(one.assigned) for one in told) == 1
 
 
-def test_resource_that_its_owner_declines_is_left_out_of_the_round() -> None:
+@pytest.mark.parametrize("warm", [None, EMPTY])
+def test_resource_that_its_owner_declines_is_left_out_of_the_round(
+    warm: ResourceSet | None,
+) -> None:
     both = Catalogue.of([("kept", -1), ("sink", -1)])
     lookup = Source(both).lookup()
-    lookup.read((_member("a", owned="sink", declined="sink"), _member("b", declined="kept")))
+    owner = _member("a", owned="sink", declined="sink", warm=warm)
+    lookup.read((owner, _member("b", declined="kept")))
     assert lookup.metadata(()).resources == ResourceSet({"kept": [-1]})
     assert lookup.led == both
     lookup.read((_member("a", declined="sink"), _member("b", owned="sink")))

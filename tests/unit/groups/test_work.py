@@ -97,6 +97,16 @@ def test_stop_in_progress_when_all_is_lost_is_not_reported(
     assert bench.actions() == actions
 
 
+def test_resource_that_comes_back_during_lost_is_told_as_started_again(bench: Bench) -> None:
+    """Regression: telemetry heard of no second start, so the resource counted as out of service."""
+    bench.during["lost", HEAVY] = lambda: bench.grant(ONLY_HEAVY)
+    bench.grant(ONLY_HEAVY)
+    bench.put(LOSE_HEAVY)
+    assert bench.actions() == ["start", "lost", "start"]
+    assert [type(one) for one in bench.written] == [ResourcesStarted] * 2
+    assert bench.stops() == [], "the new grant is not lost"
+
+
 @pytest.mark.parametrize("how", ["revoked", "closing"])
 def test_stop_that_waits_while_the_lease_ends_is_lost(bench: Bench, how: str) -> None:
     """SIGSTOP, SIGTERM, SIGCONT: a flush in `stop` ran beside the next owner."""

@@ -111,7 +111,7 @@ def command(
         if page is not None:
             write_advice_page(view_of(given), page)
     for error in errors[:-1]:
-        click.echo(f"coopgroup: {printable(str(error))}", err=True)
+        click.echo(f"coopgroup: {printable(' '.join(str(error).split()))}", err=True)
     if errors:
         raise errors[-1]
 

@@ -7,8 +7,7 @@ resource stays with its owner. Without an owner, it goes to the member with the 
 all members decline, it has no owner, and the round goes on (`Placement`). The same holds if the
 assignor has limits, because another member might have no room.
 
-Members that take part in warm-ups tell declined warm-ups in the same field, and no declined starts.
-A declined warm-up does not forbid a move, so these members are left out.
+A declined warm-up (`GroupMember.declined_warmups`) forbids nothing.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ import numpy as np
 from attrs import frozen
 
 from coopgroup.core.assignors.base import Assignor, Placement
-from coopgroup.core.model import EMPTY, NOBODY, GroupSnapshot, Resource
+from coopgroup.core.model import NOBODY, GroupSnapshot, Resource
 from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
 
 
 def refusals(group: GroupSnapshot) -> BoolArray | None:
     """Return which member declines which resource: bool (M, R), None if no member does."""
-    declined = [EMPTY if member.warms else member.declined for member in group.members]
+    declined = [member.declined for member in group.members]
     return np.array([group.mask_of(one) for one in declined]) if any(declined) else None
 
 
@@ -53,6 +52,11 @@ class Passing:
     def has_limits(self) -> bool:
         """Whether the application's assignor has limits, see `PlacementAssignor`."""
         return getattr(self.chosen, "has_limits", False)
+
+    def misfits(self, group: GroupSnapshot) -> BoolArray | None:
+        """Return what the application's assignor says, see `PlacementAssignor.misfits`."""
+        misfits = getattr(self.chosen, "misfits", None)
+        return None if misfits is None else misfits(group)
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array | Placement:
         """Place every assignable resource that has a subscriber, see `Assignor.assign`."""

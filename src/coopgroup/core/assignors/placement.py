@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from coopgroup.core.model.group import GroupMember, GroupSnapshot
-    from coopgroup.core.model.resource_set import Int32Array, Int64Array
+    from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
 
 # Members whose loads differ by less than this share of the mean count as even.
 _TOLERANCE: Final = 0.1
@@ -93,6 +93,17 @@ class PlacementAssignor:
             search.even_out()
         return search.placement()
 
+    def misfits(self, group: GroupSnapshot) -> BoolArray:
+        """Return which member could never run which resource: bool (M, R); it has no standby there.
+
+        A member without a free place can have one: it may have a place when the standby is needed.
+        """
+        search = _Search.of(self, group)
+        mask = np.ones((len(group.members), len(group.resources)), dtype=np.bool_)
+        for number, members in search.fitting.items():
+            mask[[one for one in members if search.limits[one]], number] = False
+        return mask
+
 
 @define(eq=False)
 class _Search:
@@ -107,8 +118,8 @@ class _Search:
         taken: places of each member that are taken, or given away by this search.
         loads: weight that each member is to run, per size.
         holder: the member that is to run each resource.
-        expected: resources that the owner does not run yet: it was away, or they move to it. They
-            do not move on before they have arrived.
+        expected: resources that another member still runs, and that move to their holder. They do
+            not move on before they have arrived.
         free: resources that had no owner, and have got a place.
     """
 
@@ -178,6 +189,7 @@ class _Search:
         owners = self.group.owner.tolist()
         owned = [one for one in self.resources if owners[one] in self.fitting[one]]
         owned.sort(key=lambda one: (-self.resources[one].weight, one))
+        claimed = {number for number, _ in self.running}
         for number in owned:
             owner = owners[number]
             if (number, owner) in self.running and kept[owner] < self.limits[owner]:
@@ -186,7 +198,8 @@ class _Search:
         for number in owned:
             owner = owners[number]
             if (number, owner) not in self.running and self._has_room(owner):
-                self.expected.add(number)
+                if number in claimed:
+                    self.expected.add(number)
                 self._hold(number, owner)
 
     def place_free(self) -> None:
@@ -301,13 +314,13 @@ class _Search:
                     break
                 if self._has_room(receiver) and held.get(giver):
                     moves = [
-                        (max(after), number)
+                        (max(after), (number, giver) in self.running, number)
                         for number in held[giver]
                         if number not in self.expected
                         and (after := self._after(number, giver, receiver)) is not None
                     ]
                     if moves:
-                        return min(moves)[1], receiver
+                        return min(moves)[-1], receiver
         return None
 
     def _after(self, number: int, giver: int, receiver: int) -> tuple[float, float] | None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from attrs import frozen
 
 from coopgroup.core.assignors.base import Placement
-from coopgroup.core.leader.limits import misplaced, with_answer, with_holders
+from coopgroup.core.leader.limits import barred, misplaced, with_answer, with_holders
 from coopgroup.core.model import EMPTY, NOBODY, ResourceSet, plan_that_moves_nothing, resolve_claims
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.replacing import replaced
@@ -180,11 +180,13 @@ def _decided(
     group: GroupSnapshot, context: RoundContext, lags: Lags, assignor: Assignor, policy: Policy
 ) -> _Decided | _NoRoom | _Refusal:
     """Ask policy, assignor, and policy again. Whatever they raise is a problem of the round."""
-    whom = f"policy {policy.name}"
+    whom = f"assignor {assignor.name}"
     try:
+        unfit = None if warmup_of(policy) is None else barred(group, assignor)
+        whom = f"policy {policy.name}"
         context = attrs.evolve(
             context,
-            warmth=warmth_for(group, context, policy),
+            warmth=warmth_for(group, context, policy, unfit),
             has_limits=getattr(assignor, "has_limits", False),
         )
         offer = policy.offer(group, context)

@@ -1,10 +1,15 @@
-"""Free resources go to no member that has no place for them, whatever the policy prefers.
+"""Limits of members that a policy does not know: it never uses a member against them.
+
+Free resources go to no member that has no place for them, whatever the policy prefers.
 
 A policy may give a free resource to a member of its own choice: to the owner that is back, to a
 newcomer in its place, to a warm member. It knows no limits of members, and not what they decline.
 An assignor with `has_limits` was shown that owner, and has chosen another member because the
 resource does not fit there, or no place is free. So the resource is granted to the assignor's
 member. The same holds with any assignor, if the policy's member declines the resource.
+
+No member keeps a resource warm that it could never start: one that declines it, or that it does not
+fit.
 """
 
 from __future__ import annotations
@@ -44,6 +49,14 @@ def misplaced(
     if not has_limits and declined is not None:
         moved &= declined[assigned, np.arange(answer.size)]
     return moved
+
+
+def barred(group: GroupSnapshot, assignor: Assignor) -> BoolArray | None:
+    """Return which member could not start which resource: bool (M, R), None if each could."""
+    misfits = getattr(assignor, "misfits", None)
+    found = [refusals(group), None if misfits is None else misfits(group)]
+    masks = [mask for mask in found if mask is not None]
+    return np.logical_or.reduce(masks) if masks else None
 
 
 def with_answer(plan: RoundPlan, answer: Int32Array, misplaced: BoolArray) -> RoundPlan:

@@ -59,9 +59,7 @@ class RoundRequest:
         The host leaves them out of the metadata of one round: every policy makes their owners give
         them up immediately. In the next round they are new, and go to other members.
         """
-        return ResourceSet.union_all(
-            [claim.owned & claim.declined for claim in self.claims if claim.warm is None]
-        )
+        return ResourceSet.union_all([claim.owned & claim.declined for claim in self.claims])
 
 
 @frozen(kw_only=True)
@@ -178,6 +176,7 @@ def _claim(member: JoinedMember, subscription: Subscription, ours: UserData) -> 
         warm=ours.warm,
         host=ours.host,
         declined=ours.declined,
+        declined_warmups=ours.declined_warmups,
         hands_over=ours.hands_over,
         traits=ours.traits,
     )

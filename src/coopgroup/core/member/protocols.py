@@ -173,7 +173,7 @@ def _subscription(member: Member, name: str, now_ms: int) -> bytes:
 
 
 def _user_data(member: Member, protocol: KafkaProtocol | None, now_ms: int) -> bytes:
-    warmups, declined = member.next_join.warmups, member.next_join.declined
+    warmups = member.next_join.warmups
     match protocol:
         case None:
             return encode_user_data(
@@ -184,7 +184,8 @@ def _user_data(member: Member, protocol: KafkaProtocol | None, now_ms: int) -> b
                     catalogue_version=member.next_join.catalogue_version,
                     warm=None if warmups is None else warmups.warm,
                     host=None if warmups is None else member.config.host,
-                    declined=declined if warmups is None else declined | warmups.failed,
+                    declined=member.next_join.declined,
+                    declined_warmups=EMPTY if warmups is None else warmups.failed,
                     hands_over=member.next_join.hands_over,
                     traits=member.config.traits,
                 ),

@@ -59,7 +59,8 @@ class MemberClaim:
         warm: resources that it is warm for without owning them; None if it takes no part in
             warm-ups.
         host: machine that runs the process, None if unknown.
-        declined: resources that its application declines to start or to warm up.
+        declined: resources that its application declines to start.
+        declined_warmups: resources that its application declines to warm up.
         hands_over: whether it leaves permanently, and keeps resources until others are warm.
         traits: what its application tells about it; see `model.traits`.
         readable: False if the subscription could not be decoded; the other fields are then empty.
@@ -78,6 +79,7 @@ class MemberClaim:
     warm: ResourceSet | None = None
     host: str | None = None
     declined: ResourceSet = EMPTY
+    declined_warmups: ResourceSet = EMPTY
     hands_over: bool = False
     traits: Traits = field(factory=dict, hash=False)
     readable: bool = True
@@ -153,6 +155,7 @@ def _member(claim: MemberClaim) -> GroupMember:
         warms=claim.warm is not None,
         host=claim.host,
         declined=claim.declined,
+        declined_warmups=claim.declined_warmups,
         hands_over=claim.hands_over,
         traits=claim.traits,
         generation=claim.generation,

@@ -56,7 +56,8 @@ class GroupMember:
             unknown.
         warms: whether it takes part in warm-ups (KIP-441).
         host: machine that runs the process, None if unknown.
-        declined: resources that its application declines to start or to warm up.
+        declined: resources that its application declines to start.
+        declined_warmups: resources that its application declines to warm up.
         hands_over: whether it leaves permanently, and keeps resources until others are warm. Such a
             member subscribes to nothing.
         traits: what its application tells about it, for assignors and policies; a JSON object.
@@ -73,6 +74,7 @@ class GroupMember:
     warms: bool = False
     host: str | None = None
     declined: ResourceSet = EMPTY
+    declined_warmups: ResourceSet = EMPTY
     hands_over: bool = False
     traits: Traits = field(factory=dict, hash=False)
     generation: int = NO_GENERATION

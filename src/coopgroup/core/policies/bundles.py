@@ -212,11 +212,18 @@ class Bundles:
 
     def _member(self, member: GroupMember) -> GroupMember:
         """Return a member that declines the whole bundle if it declines a part."""
-        if not member.declined:
+        if not (member.declined or member.declined_warmups):
             return member
+        return attrs.evolve(
+            member,
+            declined=self._whole_bundles(member.declined),
+            declined_warmups=self._whole_bundles(member.declined_warmups),
+        )
+
+    def _whole_bundles(self, parts: ResourceSet) -> ResourceSet:
         mask = np.zeros(len(self.whole.resources), dtype=np.bool_)
-        mask[self.first[self.any_of(self.whole.mask_of(member.declined))]] = True
-        return attrs.evolve(member, declined=self.whole.resources.take(mask))
+        mask[self.first[self.any_of(self.whole.mask_of(parts))]] = True
+        return self.whole.resources.take(mask)
 
     def _warm_pairs(self, owner: Int32Array) -> tuple[Int32Array, Int32Array]:
         """Return member and bundle of each warm pair, without pairs of a bundle and its owner.

@@ -131,7 +131,8 @@ def offered_owner(group: GroupSnapshot, stopping: BoolArray) -> Int32Array:
 #
 # A leader that led the last round knows from its state which resources were ever owned. A leader
 # without a state uses the rule of Design II: a topic that is missing from all claims is a new
-# subscription, and a missing part of a topic is the share of a departed member.
+# subscription, and a missing part of a topic is the share of a departed member. For this rule, a
+# catalogue is one topic.
 
 
 @frozen(kw_only=True, eq=False)
@@ -170,7 +171,7 @@ def _past(group: GroupSnapshot, context: RoundContext) -> dict[str, BoolArray]:
     """Return the facts of `CAUSES`: bool (R,) each."""
     state, never = context.state, np.zeros(len(group.resources), dtype=np.bool_)
     if state is None:
-        owned = _of_claimed_names(group, group.claimed()) & (not context.after_broker)
+        owned = _owned_by_claims(group) & (not context.after_broker)
         return {"released": never, "first_grant": never, "departed": never, "owned": owned}
     first_grant = group.mask_of(state.granted)
     departed = bool(departed_members(group, context))
@@ -319,10 +320,17 @@ def _unheard_members(group: GroupSnapshot, context: RoundContext) -> tuple[str, 
     return tuple(member for member in _unreadable_members(group) if member not in told)
 
 
-def _of_claimed_names(group: GroupSnapshot, claimed: BoolArray) -> BoolArray:
-    resources = group.resources
+def _owned_by_claims(group: GroupSnapshot) -> BoolArray:
+    """Return which resources were owned before, as the present claims show: bool (R,).
+
+    A topic of which a part is claimed was owned. A name of a catalogue often has one resource only,
+    so a claim to any resource of the catalogue shows that all had owners.
+    """
+    resources, claimed = group.resources, group.claimed()
     if not resources:
         return claimed
+    if group.weights is not None:
+        return np.full(claimed.size, claimed.any(), dtype=np.bool_)
     name_is_claimed = np.logical_or.reduceat(claimed, resources.starts[:-1])
     return np.repeat(name_is_claimed, np.diff(resources.starts))
 

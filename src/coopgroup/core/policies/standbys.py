@@ -113,7 +113,7 @@ class Standbys:
         missing = self._missing(kept)
         taken = set(kept.tolist()) | set(self.refused.tolist())
         loads = np.bincount(members_of(group, kept), minlength=len(group.members)).tolist()
-        able = _able_by_name(self.warmth)
+        able, barred = _able_by_name(self.warmth), self.warmth.barred
         names = group.resources.name_numbers
         places = [(member.rack, member.host) for member in group.members]
         added: list[int] = []
@@ -128,6 +128,7 @@ class Standbys:
                     for member in open_
                     if member in able[names[resource]]
                     and member not in (owner, receiver)
+                    and not (barred is not None and barred[member, resource])
                     and resource * len(group.members) + member not in taken
                 ]
                 if not candidates:
@@ -145,12 +146,14 @@ class Standbys:
         return np.array(sorted(added), dtype=np.int64)
 
     def _allowed(self, keys: Int64Array) -> Int64Array:
-        """Remove pairs whose member owns the resource after the round, or receives it."""
+        """Remove pairs whose member owns or receives the resource, or could not start it."""
         group = self.warmth.group
         resources, members = resources_of(group, keys), members_of(group, keys)
         other: BoolArray = (self.assigned[resources] != members) & (
             self.receiver[resources] != members
         )
+        if self.warmth.barred is not None:
+            other &= ~self.warmth.barred[members, resources]
         return keys[other]
 
     def _nearness(self, keys: Int64Array) -> Int64Array:

@@ -129,7 +129,8 @@ CAUSES: Final = DecisionTable(
         "first_grant": "the last round granted it for the first time",
         "departed": "a member of the last round is absent",
         "owned": "it was owned before, as far as the leader knows. A leader without memory takes "
-        "it from the claims: a topic of which a part is claimed was owned (Design II)",
+        "it from the claims: a topic of which a part is claimed was owned (Design II), and a whole "
+        "catalogue of which a part is claimed",
     },
     rows=(
         Row(("released",), Cause.RELEASED, "No return is expected."),

@@ -253,6 +253,8 @@ class Warmth:
         refused: pairs that timed out or were declined, and were cancelled, while the members are
             the same.
         declined: cold pairs whose member says that its application refused the warm-up.
+        barred: bool (M, R): pairs for which nothing warms up, because the resource could not start
+            there; None for none.
         kept_group: the group in which members that hand over may keep what they own.
         keeps: bool (R,): could stay with its owner in this group, and was not told to stop.
         leaving: bool (R,): such a resource of a member that hands over.
@@ -272,6 +274,7 @@ class Warmth:
     orphaned: BoolArray
     refused: Int64Array
     declined: Int64Array
+    barred: BoolArray | None
     kept_group: GroupSnapshot
     keeps: BoolArray
     leaving: BoolArray

@@ -65,15 +65,26 @@ if TYPE_CHECKING:
 # --- the facts of a round -------------------------------------------------------------------------
 
 
-def warmth_of(group: GroupSnapshot, context: RoundContext, option: Warmup) -> Warmth:
-    """Collect the facts of a round."""
+def warmth_of(
+    group: GroupSnapshot, context: RoundContext, option: Warmup, barred: BoolArray | None = None
+) -> Warmth:
+    """Collect the facts of a round.
+
+    Args:
+        group: the group with M members and R resources.
+        context: circumstances of the round.
+        option: the options.
+        barred: bool (M, R): pairs for which nothing warms up; None for none.
+    """
     takes_part = np.array([member.warms for member in group.members], dtype=np.bool_)
     warm = pair_keys(group, group.warm_resources, group.warm_members)
     # Nothing warms up a resource that was deleted, even if a member still claims it.
     warm = warm[subscribes(group, warm) & group.assignable[resources_of(group, warm)]]
     warm = warm[~_is_stale(group, context, warm)]
+    if barred is not None:
+        warm = warm[~barred[members_of(group, warm), resources_of(group, warm)]]
     owned = group.owner[resources_of(group, warm)] == members_of(group, warm)
-    running, since_ms, refused = _remembered(group, context, takes_part, warm)
+    running, since_ms, refused = _remembered(group, context, takes_part, warm, barred)
     told = rightful_resources(group, facts_of(group, context).told)
     kept_group = with_leavers(group)
     keeps = may_keep(kept_group) & ~told
@@ -91,6 +102,7 @@ def warmth_of(group: GroupSnapshot, context: RoundContext, option: Warmup) -> Wa
         orphaned=_orphaned(group, context.state, receivers),
         refused=refused,
         declined=_declined(group, warm),
+        barred=barred,
         kept_group=kept_group,
         keeps=keeps,
         leaving=keeps & ~may_keep(group),
@@ -120,7 +132,7 @@ def _is_stale(group: GroupSnapshot, context: RoundContext, warm: Int64Array) -> 
 
 def _declined(group: GroupSnapshot, warm: Int64Array) -> Int64Array:
     """Return the warm-ups that members declined; a member that became warm has thought better."""
-    sets = [member.declined if member.warms else EMPTY for member in group.members]
+    sets = [member.declined_warmups if member.warms else EMPTY for member in group.members]
     if not any(sets):
         return NO_KEYS
     members = np.arange(len(sets), dtype=np.int64).repeat([len(one) for one in sets])
@@ -133,7 +145,11 @@ def _declined(group: GroupSnapshot, warm: Int64Array) -> Int64Array:
 
 
 def _remembered(
-    group: GroupSnapshot, context: RoundContext, takes_part: BoolArray, warm: Int64Array
+    group: GroupSnapshot,
+    context: RoundContext,
+    takes_part: BoolArray,
+    warm: Int64Array,
+    barred: BoolArray | None,
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Return the running warm-ups, when each began, and the refused pairs."""
     state = context.state
@@ -146,6 +162,8 @@ def _remembered(
     counts = takes_part[members] & subscribes(group, running)
     counts &= group.assignable[resources_of(group, running)]
     counts &= group.owner[resources_of(group, running)] != members
+    if barred is not None:
+        counts &= ~barred[members, resources_of(group, running)]
     refused = NO_KEYS
     if state.members == group.member_ids:
         refused, _ = keys_in(group, state.refused, state.members)
@@ -640,12 +658,14 @@ class WarmRound:
         return min(times_ms, default=None)
 
 
-def warmth_for(group: GroupSnapshot, context: RoundContext, policy: Policy) -> Warmth | None:
+def warmth_for(
+    group: GroupSnapshot, context: RoundContext, policy: Policy, barred: BoolArray | None
+) -> Warmth | None:
     """Return the facts of a round; None without the option, or if no member takes part."""
     option = warmup_of(policy)
     if option is None or not any(member.warms for member in group.members):
         return None
-    return warmth_of(group, context, option)
+    return warmth_of(group, context, option, barred)
 
 
 def with_kept_warmups(group: GroupSnapshot, context: RoundContext, plan: RoundPlan) -> RoundPlan:

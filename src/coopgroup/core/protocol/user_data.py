@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from coopgroup.core.model import EMPTY
 from coopgroup.core.model.traits import Traits, checked_traits, traits_of_text, traits_text
 from coopgroup.core.protocol.reader import INT16, INT32, ByteReader
 from coopgroup.core.protocol.resource_array import (
@@ -29,6 +30,7 @@ from coopgroup.errors import EncodeError, InvalidValueError
 # As StickyAssignor's first field (a count) or as a generation these bytes are 1,668,773,220.
 MAGIC: Final = b"cwud"
 _RATE: Final = "consumption_rate_per_s"
+_DECLINED_WARMUPS: Final = "declined_warmups"
 _RATE_UNITS_PER_S: Final = 1_000
 
 
@@ -57,6 +59,7 @@ def encode_user_data(user_data: UserData, *, index_min: int = 0) -> bytes:
             packed_resources(user_data.declined, "declined", index_min=index_min),
             INT32.pack(user_data.hands_over),
             packed_nullable_string(_traits_text(user_data.traits), "traits"),
+            packed_resources(user_data.declined_warmups, _DECLINED_WARMUPS, index_min=index_min),
         ]
     )
 
@@ -66,7 +69,8 @@ def decode_user_data(
 ) -> UserData | None:
     """Read user data; None for absent user data and for that of other clients.
 
-    A newer version is refused, as it need not have these fields.
+    A newer version is refused, as it need not have these fields. User data may end before the
+    declined warm-ups: earlier members had no such field.
 
     Args:
         content: `Subscription.user_data`.
@@ -97,6 +101,9 @@ def decode_user_data(
         declined=read_resources(reader, "declined", index_min=index_min),
         hands_over=reader.read_int32("hands_over") == 1,
         traits=_read_traits(reader),
+        declined_warmups=read_resources(reader, _DECLINED_WARMUPS, index_min=index_min)
+        if reader.left
+        else EMPTY,
     )
     if not skips_rest:
         reader.require_end()

@@ -120,7 +120,8 @@ class UserData:
             part in warm-ups.
         host: name of the machine that runs the member, None if unknown. Standbys are on other hosts
             first. Only for members that take part in warm-ups.
-        declined: resources that the application declines to start or to warm up.
+        declined: resources that the application declines to start.
+        declined_warmups: resources that the application declines to warm up.
         hands_over: whether the member leaves permanently, and keeps each resource until its next
             owner is warm.
         traits: what the application tells about the member, for assignors and policies; a JSON
@@ -134,5 +135,6 @@ class UserData:
     warm: ResourceSet | None = None
     host: str | None = None
     declined: ResourceSet = EMPTY
+    declined_warmups: ResourceSet = EMPTY
     hands_over: bool = False
     traits: Traits = field(factory=dict, hash=False)

@@ -388,8 +388,8 @@ class GroupListener:
             case CancelWarmups():
                 self._call(self.callbacks.on_warmup_cancelled, notice.resources)
             case FailMember():
-                group_id = self.driver.settings.member.group_id
-                self._failure = refusal(notice.code, notice.message, group_id)
+                member = self.driver.settings.member
+                self._failure = refusal(notice.code, notice.message, member)
                 if self.on_failure is not None:
                     self.on_failure(self._failure.args[0])
 

@@ -93,7 +93,7 @@ def read_connection_settings(
     receive_max = whole(configuration, "receive.message.max.bytes")
     reconnect_backoff_ms = whole(configuration, "reconnect.backoff.ms")
     return ConnectionSettings(
-        bootstrap_servers=_bootstrap_servers(configuration),
+        bootstrap_servers=_bootstrap_servers(configuration, protocol),
         client_id=str(configuration.get("client.id", "coopgroup")),
         request_timeout_ms=whole(configuration, "socket.timeout.ms"),
         connect_timeout_ms=whole(configuration, "socket.connection.setup.timeout.ms"),
@@ -135,19 +135,25 @@ def _api_version(configuration: Mapping[str, Any]) -> tuple[int, ...] | None:
     return tuple(int(number) for number in numbers[:2])
 
 
-def _bootstrap_servers(configuration: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+def _bootstrap_servers(
+    configuration: Mapping[str, Any], protocol: str
+) -> tuple[tuple[str, int], ...]:
     key = "bootstrap.servers" if "bootstrap.servers" in configuration else "metadata.broker.list"
     servers = [part.strip() for part in text(configuration.get(key)).split(",") if part.strip()]
     if not servers:
         raise refused(
             "bootstrap.servers", configuration.get(key, ""), "HOST:PORT, more after commas"
         )
-    return tuple(_server(key, server) for server in servers)
+    return tuple(_server(key, server, protocol) for server in servers)
 
 
-def _server(key: str, server: str) -> tuple[str, int]:
+def _server(key: str, server: str, protocol: str) -> tuple[str, int]:
     """Split "PROTOCOL://HOST:PORT"; IPv6 addresses are in brackets."""
-    address = server.rpartition("://")[2]
+    scheme, mark, address = server.rpartition("://")
+    if mark and scheme.lower() != protocol:
+        # librdkafka ignores such a broker. The member would join, and fetch no record.
+        expected = f"HOST:PORT without ://, or {protocol}:// as security.protocol says"
+        raise refused(key, server, expected)
     host, colon, port = address.rpartition(":")
     if not colon or address.endswith("]"):
         host, port = address, str(PORT_DEFAULT)

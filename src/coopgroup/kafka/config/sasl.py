@@ -230,6 +230,8 @@ def sasl_arguments(
     if mechanism == "OAUTHBEARER":
         return arguments, _token_source(configuration), None
     if importlib.util.find_spec("gssapi") is None:
+        if key not in configuration:  # GSSAPI is librdkafka's default
+            raise refused("sasl.mechanism", None, "one of " + ", ".join(_MECHANISMS))
         raise refused(key, mechanism, "the Python package gssapi to be installed")
     arguments["sasl_kerberos_service_name"] = text(
         configuration.get("sasl.kerberos.service.name", "kafka")

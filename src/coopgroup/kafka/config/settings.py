@@ -249,15 +249,11 @@ def _member_config(given: Mapping[str, Any]) -> MemberConfig:
     session_ms = whole(given, "session.timeout.ms")
     heartbeat_ms = whole(given, "heartbeat.interval.ms")
     if heartbeat_ms >= session_ms:
-        raise refused(
-            "heartbeat.interval.ms", heartbeat_ms, f"less than session.timeout.ms ({session_ms})"
-        )
+        raise _unfit(given, "heartbeat.interval.ms", "less than", "more than")
     protocols = _protocols(given)
     max_poll_ms = whole(given, "max.poll.interval.ms")
     if max_poll_ms < session_ms:
-        raise refused(
-            "max.poll.interval.ms", max_poll_ms, f"at least session.timeout.ms ({session_ms})"
-        )
+        raise _unfit(given, "max.poll.interval.ms", "at least", "at most")
     return MemberConfig(
         group_id=group_id,
         protocols=protocols,
@@ -274,6 +270,17 @@ def _member_config(given: Mapping[str, Any]) -> MemberConfig:
         keeps_identity=given_text(given, "coopgroup.state.dir") is not None,
         has_bell=given_text(given, _BELL) is not None,
     )
+
+
+def _unfit(
+    given: Mapping[str, Any], interval: str, relation: str, reverse: str
+) -> ConfigurationError:
+    """Refuse an interval, or the session timeout if the interval is the default."""
+    session = "session.timeout.ms"
+    key, other, expected = interval, session, relation
+    if interval not in given:
+        key, other, expected = session, interval, reverse
+    return refused(key, whole(given, key), f"{expected} {other} ({whole(given, other)})")
 
 
 def _host(given: Mapping[str, Any]) -> str | None:

@@ -127,8 +127,11 @@ def _require_socket(descriptor: int, inode: str) -> None:
     Raises:
         OSError: the number is not the supervisor's socket.
     """
-    found = os.fstat(descriptor)
-    if not stat.S_ISSOCK(found.st_mode) or str(found.st_ino) != inode:
+    try:
+        found = os.fstat(descriptor)
+    except OSError:  # closed
+        found = None
+    if found is None or not stat.S_ISSOCK(found.st_mode) or str(found.st_ino) != inode:
         raise OSError(f"this process lacks the socket of {VARIABLE}")
 
 
@@ -214,7 +217,7 @@ def main(lines: Iterable[bytes]) -> int:
             leave_for(note, until_s)
         except Exception as error:  # noqa: BLE001  (the others are left for)
             kind = "" if isinstance(error, ConfigurationError) else f"{type(error).__name__}: "
-            say(f"cannot leave {who}: {kind}{error}")
+            say(" ".join(f"cannot leave {who}: {kind}{error}".split()))
         else:
             failed.remove(line)
             say(f"left {who}")
@@ -222,7 +225,8 @@ def main(lines: Iterable[bytes]) -> int:
     worker = Worker("coopgroup-leaver", threads_max=max(1, len(waiting)))
     for line in waiting:
         worker.submit(partial(leave, line))
-    worker.close(_LIMIT_S + _RING_TIMEOUT_S)
+    if not worker.close(_LIMIT_S + _RING_TIMEOUT_S):
+        say(f"no time is left; {len(failed)} of {len(waiting)} members may not have left")
     return 1 if failed else 0
 
 

@@ -24,6 +24,7 @@ from coopgroup.core.policies.built_in import policy_names
 from coopgroup.errors import PipelineError
 from coopgroup.pipeline.advice.cost import LADDER_MS, MoveCost
 from coopgroup.pipeline.advice.history import GroupHistory, Observed, Seen, episodes_of
+from coopgroup.pipeline.episodes.job import EPISODES_JOB
 from coopgroup.pipeline.episodes.processes import EAGER, members_of, states_of
 from coopgroup.pipeline.episodes.returns import LIKELY, PROVEN
 from coopgroup.pipeline.topic.consumer_groups import BROKER
@@ -67,6 +68,10 @@ class Readable(Protocol):
 
     def as_of_ms(self) -> int | None:
         """Return the end of the history; `None` if unknown."""
+        ...
+
+    def noted(self, job: str) -> Mapping[str, Any] | None:
+        """Return the progress of a job, with the end of its history in `as_of_ms`."""
         ...
 
 
@@ -185,7 +190,9 @@ def _pasts(tables: Readable, groups: Sequence[str], since_ms: int) -> dict[str, 
     """Return the rows of each group that has any. Of too many absences, the newest count."""
     newest = Window.partitionBy("group").orderBy(sql.col("gone_ms").desc(), "member_id")
     known = _of(tables, "absences", groups).where(sql.col("gone_ms") >= since_ms)
-    until_ms = sql.coalesce("observed_until_ms", sql.lit(tables.as_of_ms()))
+    # `history` may have read on since `episodes`, and a return since then is in no table yet.
+    end_ms = (tables.noted(EPISODES_JOB) or {"as_of_ms": 0})["as_of_ms"]
+    until_ms = sql.coalesce("observed_until_ms", sql.nullif(sql.lit(end_ms), sql.lit(0)), "gone_ms")
     known = known.withColumn("observed_until_ms", until_ms)
     known = known.withColumn("place", sql.row_number().over(newest))
     absences, rebalances = defaultdict(list), defaultdict(list)

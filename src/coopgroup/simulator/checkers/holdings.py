@@ -82,6 +82,8 @@ class _Hands:
         match record:
             case AssignmentReceived():
                 self.since.update(dict.fromkeys(record.gained, at_ms))
+            case ResourcesStopped(reason=StopReason.CHANGED):
+                pass  # it stays here, and starts with its new definition
             case ResourcesStopped():
                 self.end(record.resources, at_ms)
                 if self.kept:  # paused, except for stopping these
@@ -163,6 +165,9 @@ class _Life:
             self.told -= gained
 
     def _stop(self, record: ResourcesStopped) -> None:
+        if record.reason is StopReason.CHANGED:
+            self.working -= record.resources
+            return
         self._must_be_empty(record.resources - self.owned, "stops what it does not hold")
         if record.reason is StopReason.REVOKED:
             self._must_be_empty(record.resources - self.told, "stops, and was not told to,")

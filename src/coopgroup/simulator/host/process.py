@@ -7,13 +7,13 @@ and then it receives the events that waited.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 from attrs import define, field, frozen
 
-from coopgroup.core.leader import TopicMetadata, read_members
+from coopgroup.core.leader import RoundRequest, TopicMetadata, read_members
 from coopgroup.core.member import KeptIdentity, MemberConfig, MemberState
 from coopgroup.core.member.effects import (
     BeginWarmups,
@@ -40,6 +40,7 @@ from coopgroup.core.member.events import (
     Woken,
 )
 from coopgroup.core.model import EMPTY, NOBODY, GroupSnapshot, ResourceSet, RoundPlan
+from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.model.resource_set import BoolArray
 from coopgroup.core.policies.bundles import bundles_of
 from coopgroup.core.policies.policy import Policy
@@ -433,7 +434,7 @@ class Process:
 
     def _look_over(self, duty: LookOver) -> None:
         """Duty 4: watch the topics of a group whose round needed no decision (KIP-814)."""
-        request = read_members(duty.members, index_min=self.config.index_min)
+        request = self._read_members(duty.members)
         found = self.brokers.existing().restrict_names(request.topics)
         self.seen = SeenTopics(topics=request.topics, partitions=found)
         if duty.needs_round(found, request, self.run_settings.policy):
@@ -466,31 +467,41 @@ class Process:
         """Duty 4: look up the partitions now, and deliver the decision a while later."""
         world, run_settings = self.world, self.run_settings
         dice = world.dice("leader")
-        request = read_members(duty.members, index_min=self.config.index_min)
-        found = self.brokers.existing().restrict_names(request.topics) - request.passed_on
+        request = self._read_members(duty.members)
         known = not run_settings.no_metadata or dice.random() >= run_settings.no_metadata
+        metadata = self._metadata(request) if known else None
         lags = None
-        if run_settings.assignor.needs_lags and known:
+        if run_settings.assignor.needs_lags and metadata is not None:
+            found = metadata.resources
             lags = self._lags.known(duty, found) or self.application.load.lags(found, world.now_ms)
         decided = lead_round(
             duty,
             request,
-            TopicMetadata(resources=found, weights=self.application.load.weights_of(found))
-            if known
-            else None,
+            metadata,
             lags,
             assignor=run_settings.assignor,
             policy=run_settings.policy,
         )
-        if known:
+        if metadata is not None:
             self._lags = self._lags.after(decided, lags)
-            self.seen = SeenTopics(topics=request.topics, partitions=found)
+            self.seen = SeenTopics(topics=request.topics, partitions=metadata.resources)
             self._check_round(decided)
         self.later(
             dice.randint(run_settings.lead_ms.low, run_settings.lead_ms.high),
             self._decided,
-            decided,
+            self._completed(decided),
         )
+
+    def _read_members(self, members: Sequence[JoinedMember]) -> RoundRequest:
+        return read_members(members, index_min=self.config.index_min)
+
+    def _metadata(self, request: RoundRequest) -> TopicMetadata | None:
+        found = self.brokers.existing().restrict_names(request.topics) - request.passed_on
+        weights = self.application.load.weights_of(found)
+        return TopicMetadata(resources=found, weights=weights)
+
+    def _completed(self, decided: RoundDecided) -> RoundDecided:
+        return decided
 
     def _decided(self, decided: RoundDecided) -> None:
         self.give(decided)

@@ -29,11 +29,11 @@ class Fixed:
         return Placement(target=target, no_room={("T", 0): "full"})
 
 
-def group(*, b_owns: bool = False, c_declines: bool = True, warm: bool = False) -> GroupSnapshot:
+def group(*, b_owns: bool = False, c_declines: bool = True) -> GroupSnapshot:
     """Return members a, b and c; a declines T1 and T2, and c declines T2."""
     return group_of(
         {"T": range(4)},
-        claim("a", {}, declined=ResourceSet({"T": [1, 2]}), warm=EMPTY if warm else None),
+        claim("a", {}, declined=ResourceSet({"T": [1, 2]})),
         claim("b", indices_of_t(1, 3) if b_owns else {}),
         claim("c", {}, declined=ResourceSet({"T": [2]} if c_declines else {})),
     )
@@ -91,7 +91,9 @@ def test_answer_without_declines_is_the_assignors_own(assignor: Assignor) -> Non
 
 
 def test_declined_warm_up_forbids_nothing() -> None:
-    assert placed(Fixed(0), group(warm=True))[0] == [0, 0, 0, 0]
+    every = ResourceSet({"T": range(2)})
+    given = group_of({"T": range(2)}, claim("a", {}, declined_warmups=every, warm=EMPTY))
+    assert refusals(given) is None
 
 
 def test_it_shows_the_attributes_of_the_chosen_assignor() -> None:

@@ -57,6 +57,21 @@ def placed(
     return {name: list(one.indices("T")) for name, one in rows}, reasons
 
 
+def test_what_nobody_runs_moves_on_at_once() -> None:
+    """Members joined so soon that others had not received their resources; no later round comes."""
+    group = group_of(6, member("a", 0), member("b"), member("c"))
+    owner = np.array([0, 0, 0, 1, 1, 1], dtype=np.int32)
+    held, _ = placed(group.view(owner=owner, assignable=group.assignable))
+    assert held == {"a": [0, 2], "b": [4, 5], "c": [1, 3]}
+
+
+def test_what_moves_to_a_member_does_not_move_on_before_it_arrives() -> None:
+    group = group_of(4, member("a", 0, 1, 2, 3), member("b"), member("c"))
+    owner = np.array([1, 1, 1, 1], dtype=np.int32)
+    held, _ = placed(group.view(owner=owner, assignable=group.assignable))
+    assert held == {"a": [], "b": [0, 1, 2, 3], "c": []}
+
+
 def test_base_class_spreads_over_all_members() -> None:
     group = group_of(4, member("a"), member("b"))
     placement = PlacementAssignor().assign(group, no_lags(group))

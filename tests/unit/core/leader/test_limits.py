@@ -141,3 +141,15 @@ def test_owner_that_is_back_does_not_get_what_it_declines() -> None:
     group.round()
     assert group.members["a"].owned >= before
     assert back.owned == EMPTY
+
+
+def test_member_that_joins_right_after_others_has_its_share() -> None:
+    """The others were granted all, and joined the next round before they had received it."""
+    group = WarmGroup(existing=partitions(*range(6)), policy=DEFERRED, assignor=Places())
+    for name in "ab":
+        group.add(name, traits={"places": 6}, warm=None)
+    group.deaf = {"a", "b"}
+    group.round()
+    group.add("c", traits={"places": 6}, warm=None)
+    group.settle()
+    assert [len(owned) for owned in group.owned().values()] == [2, 2, 2]

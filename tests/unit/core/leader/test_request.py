@@ -90,7 +90,7 @@ def test_read_members_when_user_data_is_not_ours_reads_the_rest(user_data: bytes
     ("user_data", "reason"),
     [
         (OURS[:4] + b"\x00\x02" + OURS[6:], "user data version: got 2, expected 1 at offset 4"),
-        (OURS[:-1], "traits: 2 bytes needed, 1 left at offset 44"),
+        (OURS[:-1], "declined_warmups: 4 bytes needed, 3 left at offset 46"),
     ],
     ids=["newer", "damaged"],
 )

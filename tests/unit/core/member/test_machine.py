@@ -181,7 +181,7 @@ def test_declined_resources_are_in_each_join_and_begin_a_round_if_they_change() 
     assert again.sent() == []
 
 
-def test_declined_starts_and_warm_ups_are_told_together() -> None:
+def test_declined_starts_and_warm_ups_are_told_apart() -> None:
     driven = stable()
     warmups = Warmups(wanted=ResourceSet({"T": [5]}), failed=ResourceSet({"T": [5]}))
     driven.member = replaced(
@@ -190,7 +190,10 @@ def test_declined_starts_and_warm_ups_are_told_together() -> None:
     driven.give(StartsDeclined(resources=ResourceSet({"T": [6]})))
     told = driven.user_data()
     assert told is not None
-    assert told.declined == ResourceSet({"T": [5, 6]})
+    assert (told.declined, told.declined_warmups) == (
+        ResourceSet({"T": [6]}),
+        ResourceSet({"T": [5]}),
+    )
 
 
 @pytest.mark.parametrize("reach", [losing, leaving, failed, DrivenMember])

@@ -133,13 +133,13 @@ def test_failed_warmup_is_cold_and_does_not_begin_again() -> None:
 
 def test_failed_warmup_is_told_at_the_next_pace_and_until_the_leader_cancels_it() -> None:
     driven = warming(2, 3).give(WarmupFailed(resources=some(2), error="disk full")).wait(PACE_MS)
-    assert (told(driven), driven.user_data().declined) == (EMPTY, some(2))
+    assert (told(driven), driven.user_data().declined_warmups) == (EMPTY, some(2))
     assert driven.sent_join().reason == "declined a warm-up"
     driven.join(2).sync(warmups=some(2, 3))
     assert driven.member.wants_a_round_at_ms is None, "the leader knows it"
-    assert driven.give(RejoinRequested(reason="other")).user_data().declined == some(2)
+    assert driven.give(RejoinRequested(reason="other")).user_data().declined_warmups == some(2)
     driven.join(3).sync(warmups=some(3))
-    assert not driven.give(RejoinRequested(reason="other")).user_data().declined
+    assert not driven.give(RejoinRequested(reason="other")).user_data().declined_warmups
 
 
 def test_host_is_told_with_warm_ups_only() -> None:

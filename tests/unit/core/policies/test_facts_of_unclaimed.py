@@ -58,6 +58,16 @@ def test_topic_when_nobody_claims_any_of_it_is_created() -> None:
     assert _kinds(group, None) == {"created": {"U": [0]}}
 
 
+def test_name_of_a_catalogue_is_lost_if_another_one_is_claimed() -> None:
+    """There a name often has one resource only: an owner that departs leaves no part of it."""
+    group = group_of({"T": [0, 1], "U": [0]}, claim("A", {"T": [0, 1]}, topics=["T", "U"]))
+    group = attrs.evolve(group, weights=np.ones(3, dtype=np.int64))
+    assert _kinds(group, None) == {"lost": {"U": [0]}}
+    first = group_of({"T": [0, 1], "U": [0]}, claim("A", topics=["T", "U"]))
+    first = attrs.evolve(first, weights=np.ones(3, dtype=np.int64))
+    assert _kinds(first, None) == {"created": {"T": [0, 1], "U": [0]}}
+
+
 def test_part_of_a_topic_after_the_broker_has_assigned_is_created() -> None:
     """Its owner spoke KIP-848: if it returns, the broker assigns again, so nothing waits for it."""
     group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))

@@ -2,6 +2,8 @@
 
 import pytest
 
+from coopgroup.assignors import GroupMember, PlacementAssignor, ResourceToPlace, StickyAssignor
+from coopgroup.core.assignors.declining import Passing
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.policies.policy import Policy
 from coopgroup.policies import DeferredPolicy, SimplePolicy, Warmup
@@ -86,6 +88,71 @@ def test_declined_standby_is_given_to_another_member_at_once() -> None:
     assert group.warmups() == {"c": [0]}
     group.round()
     assert group.warmups() == {"c": [0]}, "the refusal is remembered"
+
+
+class Tagged(PlacementAssignor):
+    """Every second resource needs a tag, and each member has the places that it told."""
+
+    name = "tagged"
+
+    def fits(self, member: GroupMember, resource: ResourceToPlace) -> bool:
+        return resource.index % 2 == 0 or "big" in member.traits["tags"]
+
+    def places(self, member: GroupMember) -> int:
+        return int(member.traits["places"])
+
+
+def tagged_group(standbys: int = 1) -> WarmGroup:
+    """Return a group whose member b fits resource 0 only, and whose member d has no places."""
+    policy = SimplePolicy(warmup=Warmup(standbys=standbys, max_concurrent=9, per_member=9))
+    group = WarmGroup(existing=partitions(0, 1), policy=policy, assignor=Passing(Tagged()))
+    for name, owned, tags, places in (
+        ("a", (0, 1), ["big"], 9),
+        ("b", (), [], 1),
+        ("c", (), ["big"], 1),
+        ("d", (), ["big"], 0),
+    ):
+        group.add(name, *owned, traits={"tags": tags, "places": places})
+    return group
+
+
+def test_standby_is_only_where_the_resource_fits() -> None:
+    group = tagged_group(standbys=9)
+    group.members["b"].warm = partitions(0, 1)
+    group.members["d"].warm = partitions(0)
+    group.settle()
+    assert group.warmups() == {"b": [0], "c": [0, 1]}
+
+
+def test_member_that_declines_a_start_is_no_standby() -> None:
+    """It would not start the resource that it is warm for."""
+    policy = SimplePolicy(warmup=Warmup(standbys=1))
+    group = WarmGroup(existing=partitions(0), policy=policy, assignor=Passing(StickyAssignor()))
+    group.add("a", 0)
+    group.add("b", warm=[0])
+    group.add("c")
+    group.round()
+    assert group.warmups() == {"b": [0]}
+    group.members["b"].declined = partitions(0)
+    group.round()
+    assert group.warmups() == {"c": [0]}
+
+
+def test_free_resource_does_not_go_to_a_warm_member_that_declines_its_start() -> None:
+    policy = SimplePolicy(warmup=Warmup(standbys=1))
+    group = WarmGroup(existing=partitions(0), policy=policy, assignor=Passing(StickyAssignor()))
+    group.add("b", warm=[0]).declined = partitions(0)
+    group.add("c")
+    group.round()
+    assert group.owned() == {"b": [], "c": [0]}
+
+
+def test_declined_warm_up_does_not_forbid_the_start() -> None:
+    policy = SimplePolicy(warmup=Warmup(standbys=1))
+    group = WarmGroup(existing=partitions(0), policy=policy, assignor=Passing(StickyAssignor()))
+    group.add("b").declined_warmups = partitions(0)
+    group.round()
+    assert group.owned() == {"b": [0]}
 
 
 # --- warm members take lost resources ------------------------------------------------------------

@@ -23,6 +23,9 @@ from tests.unit.core.protocol.reference import (
 from tests.unit.core.protocol.rows import DECODERS, encode, value_of
 
 _READ_BYTES_MAX = 20_000  # memory limit for refusing a few dozen bytes, whatever they claim
+# The last field of a message, if the message may end before it, and the vectors that do.
+_OPTIONAL_END = {("subscription", 1): "owned", ("user_data", 1): "declined_warmups"}
+_ENDS_EARLY = {"v1-ends-after-user-data", "ends-before-declined-warmups"}
 
 
 class CodecContract:
@@ -134,12 +137,11 @@ def _readable_cuts(vector: Vector) -> list[int]:
     """Return the lengths at which a vector may be cut and still be a message."""
     _, used = reference_decode(vector.kind, vector.content)
     cuts = list(range(used, len(vector.content)))  # fields of later versions
-    if vector.kind == "subscription" and vector.version == 1:
-        start_of_owned = used - _owned_bytes(vector)
-        cuts += [start_of_owned] * (vector.name != "v1-ends-after-user-data")
+    if (vector.kind, vector.version) in _OPTIONAL_END and vector.name not in _ENDS_EARLY:
+        last = (vector.value or {})[_OPTIONAL_END[vector.kind, vector.version]]
+        cuts += [used - _array_bytes(last)]
     return cuts
 
 
-def _owned_bytes(vector: Vector) -> int:
-    owned = (vector.value or {})["owned"]
-    return 4 + sum(6 + len(name.encode()) + 4 * len(items) for name, items in owned.items())
+def _array_bytes(resources: dict[str, list[int]]) -> int:
+    return 4 + sum(6 + len(name.encode()) + 4 * len(items) for name, items in resources.items())

@@ -131,8 +131,7 @@ def reference_decode(
     offset += 2
     row: Row = {"version": version}
     for field in load_schema(kind)["fields"]:
-        # without owned partitions, as in version 0
-        ends_early = (kind, version, offset) == ("subscription", 1, len(content))
+        ends_early = offset == len(content) and _may_be_absent(kind, version, field["name"])
         if _in(field["versions"], version) and not ends_early:
             row[_row_name(field)], offset = _decoded(field, content, offset, met)
             if row[_row_name(field)] == -1 and kind in OURS:
@@ -141,6 +140,14 @@ def reference_decode(
             lacks_nothing = "fields" in field and "nullableVersions" not in field
             row[_row_name(field)] = {} if lacks_nothing else None
     return row, offset
+
+
+def _may_be_absent(kind: str, version: int, field: str) -> bool:
+    """Return whether a message may end before a field, as that of some clients or releases does."""
+    return (kind, version, field) in {
+        ("subscription", 1, "Owned"),
+        ("user_data", 1, "DeclinedWarmups"),
+    }
 
 
 def _row_name(field: Row) -> str:

@@ -78,7 +78,7 @@ def encode(value: Value, version: int) -> bytes:
 def ascending(row: Row) -> Row:
     """Return the row with all resources sorted, as our encoder writes them."""
     sorted_row: dict[str, Any] = dict(row)
-    for name in ("owned", "assigned", "revoked", "warm", "warmups", "declined"):
+    for name in ("owned", "assigned", "revoked", "warm", "warmups", "declined", "declined_warmups"):
         if isinstance(row.get(name), dict):
             sorted_row[name] = {key: sorted(row[name][key]) for key in sorted(row[name])}
     if "topics" in row:
@@ -96,6 +96,7 @@ def _user_data(row: Row) -> UserData:
         warm=None if warm is None else ResourceSet(warm),
         host=row["host"],
         declined=ResourceSet(row["declined"]),
+        declined_warmups=ResourceSet(row["declined_warmups"]),
         hands_over=row["hands_over"] == 1,
         traits={} if row["traits"] is None else json.loads(row["traits"]),
     )

@@ -130,16 +130,16 @@ def test_loss_of_what_was_never_granted_calls_nobody_back() -> None:
 
 def test_failure_is_raised_by_every_poll_after_the_queue_is_served() -> None:
     stage = holding()
-    stage.driver.inbox.put(FailMember(code=30, message="group g: not authorised"))
+    stage.driver.inbox.put(FailMember(code=81, message="group g: full"))
     stage.driver.inbox.put(LoseResources(resources=BOTH, cause="not authorised"))
     for _ in range(2):
         with pytest.raises(KafkaException) as caught:
             stage.listener.serve()
         error = caught.value.args[0]
         assert (error.name(), error.fatal(), error.str()) == (
-            "GROUP_AUTHORIZATION_FAILED",
+            "GROUP_MAX_SIZE_REACHED",
             True,
-            "group g: not authorised",
+            "group g: full",
         )
     assert stage.heard == [("lost", [0, 1])]
     stage.listener.give_up()

@@ -26,6 +26,8 @@ OIDC = SERVER | {
     "sasl.oauthbearer.client.secret": "p",
 }
 
+NO_SCHEME = "HOST:PORT without ://, or plaintext:// as security.protocol says"
+
 
 def test_settings_follow_when_everything_about_sockets_is_given() -> None:
     assert read_connection_settings(
@@ -94,6 +96,8 @@ def test_version_is_fixed_or_negotiated(
         ("bootstrap.servers", "", "HOST:PORT, more after commas"),
         ("bootstrap.servers", "host:x", "HOST:PORT, more after commas"),
         ("bootstrap.servers", "host:70000", "HOST:PORT, more after commas"),
+        ("bootstrap.servers", "http://host:9092", NO_SCHEME),
+        ("bootstrap.servers", "SASL_SSL://host:9092", NO_SCHEME),
         ("security.protocol", "tls", "one of plaintext, ssl, sasl_plaintext, sasl_ssl"),
         ("broker.address.family", "v5", "one of any, v4, v6"),
         ("socket.timeout.ms", "soon", "a whole number from 10 to 300000"),

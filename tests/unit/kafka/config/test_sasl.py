@@ -79,6 +79,18 @@ def test_sasl_is_refused_when_something_is_missing(changes: dict[str, Any], key:
     assert caught.value.field == key
 
 
+def test_missing_mechanism_is_not_called_kerberos(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The application did not ask for GSSAPI, so no package is missing."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    given = {key: value for key, value in SCRAM.items() if key != "sasl.mechanism"}
+    with pytest.raises(ConfigurationError) as caught:
+        read_connection_settings(given)
+    assert str(caught.value) == (
+        "sasl.mechanism: got None, expected one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI, "
+        "OAUTHBEARER"
+    )
+
+
 class TokenService:
     """A callback whose tokens are valid for 100 seconds, and the clock."""
 

@@ -161,6 +161,8 @@ def test_settings_when_values_are_given_are_those_of_the_member_and_of_librdkafk
         ("session.timeout.ms", "soon", "a whole number from 1 to 3600000"),
         ("heartbeat.interval.ms", 45_000, "less than session.timeout.ms (45000)"),
         ("max.poll.interval.ms", 44_999, "at least session.timeout.ms (45000)"),
+        ("session.timeout.ms", 45, "more than heartbeat.interval.ms (3000)"),
+        ("session.timeout.ms", 300_001, "at most max.poll.interval.ms (300000)"),
         ("auto.commit.interval.ms", -1, "a whole number from 0 to 86400000"),
         ("enable.auto.commit", "maybe", "true or false"),
         ("enable.auto.offset.store", 2, "true or false"),
