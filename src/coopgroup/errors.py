@@ -209,3 +209,12 @@ class ToolMissingError(ClusterError):
 
 class TopicError(CoopgroupError):
     """The cluster did not create the topic."""
+
+
+def one_line(error: BaseException) -> str:
+    """Return an exception as one line for a record."""
+    try:
+        said = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 -- an exception of a user may fail to say what it is
+        said = "…"
+    return f"{type(error).__name__}: {said}"
