@@ -213,8 +213,12 @@ class TopicError(CoopgroupError):
 
 def one_line(error: BaseException) -> str:
     """Return an exception as one line for a record."""
+    return f"{type(error).__name__}: {said_by(error)}"
+
+
+def said_by(error: BaseException) -> str:
+    """Return the text of an exception as one line."""
     try:
-        said = " ".join(str(error).split())
+        return " ".join(str(error).split())
     except Exception:  # noqa: BLE001 -- an exception of a user may fail to say what it is
-        said = "…"
-    return f"{type(error).__name__}: {said}"
+        return "…"

@@ -29,7 +29,8 @@ from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.model.resource_set import Int64Array
 from coopgroup.core.protocol.assignment import with_catalogue_version
-from coopgroup.core.session import RoundDecided, one_line
+from coopgroup.core.session import RoundDecided
+from coopgroup.errors import one_line
 from coopgroup.groups.catalogue import EVERYTHING, INDEX_MIN, Catalogue, Weights
 from coopgroup.kafka.clock import now_s
 from coopgroup.worker import Worker

@@ -21,8 +21,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicP
 from confluent_kafka.cimpl import Consumer
 
 from coopgroup.core.model import Resource
-from coopgroup.core.session import one_line
-from coopgroup.errors import ConfigurationError, CoopgroupError
+from coopgroup.errors import ConfigurationError, CoopgroupError, one_line
 from coopgroup.groups.catalogue import Catalogue, Mark, Weights, definition_text
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.shown_values import shown_configuration

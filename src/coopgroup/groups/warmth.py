@@ -24,7 +24,7 @@ from attrs import define, field
 
 from coopgroup.core.member.events import WarmedUp, WarmupFailed
 from coopgroup.core.model import Resource, ResourceSet
-from coopgroup.core.session import one_line
+from coopgroup.errors import one_line
 from coopgroup.groups.catalogue import GroupResource
 
 Reporter: TypeAlias = Callable[[Resource, str, BaseException, str], None]

@@ -61,8 +61,7 @@ from coopgroup.core.member.events import (
     WarmupFailed,
 )
 from coopgroup.core.model import Resource, ResourceSet
-from coopgroup.core.session import one_line
-from coopgroup.errors import Decline, StartFailed
+from coopgroup.errors import Decline, StartFailed, one_line, said_by
 from coopgroup.groups.catalogue import UNDEFINED, Catalogue, GroupResource, Mark
 from coopgroup.groups.warmth import ResourceWarmth
 from coopgroup.kafka.clock import now_s
@@ -358,7 +357,7 @@ class ResourceWork:
     def failed(self) -> dict[Resource, str]:
         """Return the resources whose `start` has failed permanently, with the reason."""
         return {
-            one.resource: str(refusal)
+            one.resource: said_by(refusal)
             for one in self.works()
             if isinstance(refusal := one.refusal, StartFailed)
         }

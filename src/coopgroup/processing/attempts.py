@@ -95,6 +95,7 @@ class Attempts:
     _pausing: list[Work] = field(factory=list, init=False)
     _due: deque[Work] = field(factory=deque, init=False)  # records whose next step may begin
     _leaving: dict[Partition, Leaving] = field(factory=dict, init=False)
+    _is_over: bool = field(default=False, init=False)
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -149,6 +150,8 @@ class Attempts:
 
     def report(self, work: Work, event: Event) -> None:
         """Take a record one step on; if its state is "pausing" then, `end_pause` follows."""
+        if self._is_over and event in {"retry", "send"}:
+            event = "gone"
         work.state = NEXT[work.state][event]
         match work.state:
             case "handled":
@@ -256,6 +259,7 @@ class Attempts:
 
     def drop_waiting(self) -> None:
         """Begin no further step, after `close`: the time to handle records is over."""
+        self._is_over = True
         self.scheduler.drop_waiting()
         while self._due:
             self.report(self._due.popleft(), "gone")

@@ -338,15 +338,15 @@ class _Search:
         return after
 
     def _reason(self, number: int) -> str:
-        count, declines = len(self.fitting[number]), self.declines[number]
+        full, declines = len(self.fitting[number]), self.declines[number]
+        count = full + declines
         if not count:
-            return f"{_fitting(declines)} declined it" if declines else "it fits no member"
-        full = f"{_fitting(count)} {'is' if count == 1 else 'are'} full"
-        return f"{full}, and {declines} declined it" if declines else full
-
-
-def _fitting(count: int) -> str:
-    return "the member that it fits" if count == 1 else f"all {count} that fit"
+            return "it fits no member"
+        is_full = f"{'is' if full == 1 else 'are'} full"
+        if full and declines:
+            return f"of {count} that fit, {full} {is_full} and {declines} declined it"
+        who = "the member that it fits" if count == 1 else f"all {count} that fit"
+        return f"{who} {'declined it' if declines else is_full}"
 
 
 def _limit(member: GroupMember, places: object) -> float:

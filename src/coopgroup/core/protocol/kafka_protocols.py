@@ -10,9 +10,6 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from coopgroup.core.protocol.user_data import encode_user_data
-from coopgroup.core.protocol.values import UserData
-
 
 class KafkaProtocol(enum.Enum):
     """A protocol whose messages and rules are those of Kafka's clients."""
@@ -39,10 +36,11 @@ def kafka_protocol(name: str) -> KafkaProtocol | None:
 # --- the signature of our members while the group speaks another client's protocol ----------------
 # Empty user data in our format follows the user data of that protocol. Other clients skip bytes
 # after their own, and range and roundrobin have none. Only `coopgroup group migrate` reads the
-# signature; no leader decides by it.
+# signature; no leader decides by it. Fields that are appended to our user data do not change it:
+# members of both releases must know it.
 
 
-_SIGNATURE: Final = encode_user_data(UserData())
+_SIGNATURE: Final = bytes.fromhex("637775640001" + 30 * "ff" + 8 * "00" + "ffff")
 
 
 def with_signature(user_data: bytes) -> bytes:

@@ -70,7 +70,6 @@ from coopgroup.core.session.stepping import (
     session_deadline_ms,
     step,
 )
-from coopgroup.errors import one_line
 
 __all__ = [
     "CheckLags",
@@ -91,7 +90,6 @@ __all__ = [
     "lead_round",
     "new_session",
     "next_round_in_ms",
-    "one_line",
     "overdue_claims",
     "session_deadline_ms",
     "smoothed_rate",

@@ -34,7 +34,7 @@ from coopgroup.core.member.effects import (
 )
 from coopgroup.core.member.events import LossHandled, RevocationCompleted, WarmupFailed
 from coopgroup.core.model import EMPTY, ResourceSet
-from coopgroup.core.session import one_line
+from coopgroup.errors import one_line
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_exception, refusal
 from coopgroup.kafka.membership.driver import GroupDriver

@@ -83,13 +83,12 @@ from coopgroup.core.session import (
     fail,
     new_session,
     next_round_in_ms,
-    one_line,
     overdue_claims,
     session_deadline_ms,
     step,
     with_rate,
 )
-from coopgroup.errors import LocalProtocolError
+from coopgroup.errors import LocalProtocolError, one_line
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_ms, now_s, pause
 from coopgroup.kafka.config.settings import ConsumerSettings

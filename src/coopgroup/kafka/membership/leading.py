@@ -42,8 +42,8 @@ from coopgroup.core.session import (
     SeenTopics,
     check_lags,
     lead_round,
-    one_line,
 )
+from coopgroup.errors import one_line
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.ports import RoundLookup
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink

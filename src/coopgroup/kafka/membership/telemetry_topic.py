@@ -290,9 +290,11 @@ class MemberReports:
             self.transport.later(self.interval_ms / 1000, self._report)
 
     def _report(self) -> None:
-        if self.reporter.member.state in AT_WORK | {MemberState.LOSING}:
-            self.put(report_of(self.reporter, now_s(), self.interval_ms))
-        self.start()
+        try:
+            if self.reporter.member.state in AT_WORK | {MemberState.LOSING}:
+                self.put(report_of(self.reporter, now_s(), self.interval_ms))
+        finally:  # without a report, others would take the member for gone
+            self.start()
 
 
 def report_of(reporter: Reporter, now: float, interval_ms: int) -> MemberReported:

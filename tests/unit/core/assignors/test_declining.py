@@ -94,8 +94,8 @@ def test_reason_of_a_placement_counts_the_members_that_declined() -> None:
     assert reasons == {
         ("T", 0): "all 4 that fit are full",
         ("T", 1): "all 4 that fit declined it",
-        ("T", 2): "the member that it fits is full, and 3 declined it",
-        ("T", 3): "all 3 that fit are full, and 1 declined it",
+        ("T", 2): "of 4 that fit, 1 is full and 3 declined it",
+        ("T", 3): "of 4 that fit, 3 are full and 1 declined it",
         ("T", 4): "all 4 that fit are full",  # it does not fit the member that declined it
         ("T", 5): "the member that it fits is full",
     }

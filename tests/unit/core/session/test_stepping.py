@@ -33,10 +33,10 @@ from coopgroup.core.session import (
     lead_round,
     new_session,
     next_round_in_ms,
-    one_line,
     session_deadline_ms,
     with_rate,
 )
+from coopgroup.errors import one_line
 from coopgroup.policies import SimplePolicy, Warmup
 from coopgroup.protocol import (
     Subscription,
