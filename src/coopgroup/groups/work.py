@@ -336,6 +336,7 @@ class ResourceWork:
         self._warmth = ResourceWarmth(
             warm=self.callbacks.warm,
             cool=self.callbacks.cool,
+            is_worked_on=self._works.__contains__,
             submit=self._calls.submit,
             changing=self._changing,
             post=self._post,
@@ -862,6 +863,8 @@ class ResourceWork:
         del self._works[work.resource]
         self._complete(work)  # first: the group waits for it, and telemetry may take long
         self._tell_stopped(work)
+        if not self._is_closing:
+            self._warmth.go_on(work.resource)
         self._changed.notify_all()
 
     def _complete(self, work: Work) -> None:

@@ -364,6 +364,49 @@ def test_resource_that_comes_and_goes_during_its_warm_up_never_starts(bench: Ben
     assert bench.actions() == ["warm"]
 
 
+@pytest.mark.parametrize("during", ["start", "lost"])
+@pytest.mark.parametrize(
+    ("notices", "actions"),
+    [
+        ([BEGIN], ["start", "lost", "warm"]),
+        ([BEGIN, GRANT], ["start", "lost", "start"]),
+        ([BEGIN, CANCEL], ["start", "lost"]),
+        ([CANCEL, BEGIN], ["start", "lost", "warm"]),
+    ],
+    ids=["wanted", "assigned again", "not wanted any longer", "wanted again"],
+)
+def test_warm_up_waits_for_the_work_that_a_loss_ends(
+    bench: Bench, during: str, notices: list[object], actions: list[str]
+) -> None:
+    """Regression: `warm` ran beside the `start` or the `lost` of the same resource."""
+
+    def meanwhile() -> None:
+        if during == "start":
+            bench.put(LOSE_HEAVY)
+        for notice in notices:
+            bench.put(notice)
+        assert bench.actions() == before
+
+    before = ["start"] if during == "start" else ["start", "lost"]
+    bench.during[during, HEAVY] = meanwhile
+    bench.put(GRANT)
+    if during == "lost":
+        bench.put(LOSE_HEAVY)
+    assert bench.actions() == actions
+    assert bench.posted == [LossHandled(), *([WARM] if "warm" in actions else [])]
+
+
+def test_warm_up_that_waits_for_work_does_not_begin_in_a_closing_process(bench: Bench) -> None:
+    def while_it_ends() -> None:
+        bench.put(BEGIN)
+        bench.work.close(0.0)
+
+    bench.during["lost", HEAVY] = while_it_ends
+    bench.put(GRANT)
+    bench.put(LOSE_HEAVY)
+    assert "warm" not in bench.actions()
+
+
 def test_warm_up_that_raises_is_reported_and_not_repeated(bench: Bench) -> None:
     bench.failures["warm", HEAVY] = [OSError("disk full")]
     bench.put(BEGIN)
