@@ -512,6 +512,9 @@ class ResourceWork:
         token = self.driver.member.claim_generation
         if token < 0:  # granted late, and lost in the same step
             return
+        for work in map(self._works.get, resources):
+            if work is not None and work.is_stale:
+                work.is_told = False  # the loss has ended it, though `lost` is in progress
         if self._is_closing:
             self._hand_over()
             return
@@ -522,8 +525,6 @@ class ResourceWork:
                 work = self._works[resource] = Work(resource=resource, token=token)
                 if resource in self._declines:
                     work.refusal = self._declines[resource][1]
-            elif work.is_stale:
-                work.is_told = False  # the loss has ended it, though `lost` is in progress
             work.want(Wish.RUN)
             work.token, work.version = token, version
             self._go_on(work)

@@ -107,6 +107,20 @@ def test_resource_that_comes_back_during_lost_is_told_as_started_again(bench: Be
     assert bench.stops() == [], "the new grant is not lost"
 
 
+def test_resource_that_comes_back_to_a_closing_process_is_not_told_as_lost(bench: Bench) -> None:
+    """Regression: a stop of the old grant told that the new grant is lost."""
+
+    def while_it_stops() -> None:
+        bench.put(LOSE_HEAVY)
+        bench.grant(ONLY_HEAVY)
+
+    bench.during["stop", HEAVY] = while_it_stops
+    bench.grant(ONLY_HEAVY)
+    assert bench.work.close(STOP_S)
+    assert bench.posted == [LossHandled(), SubscriptionChanged(topics=())]
+    assert bench.stops() == []
+
+
 @pytest.mark.parametrize("how", ["revoked", "closing"])
 def test_stop_that_waits_while_the_lease_ends_is_lost(bench: Bench, how: str) -> None:
     """SIGSTOP, SIGTERM, SIGCONT: a flush in `stop` ran beside the next owner."""
