@@ -124,7 +124,9 @@ def decide_round(
                 break
             except _NoRoomError as error:
                 if bundled is not None:
-                    return refused((f"assignor {assignor.name} leaves out a bundle",))
+                    part, why = next(iter(error.reasons.items()))
+                    said = f"leaves out the bundle of {tuple(part)}: {why}"
+                    return refused((f"assignor {assignor.name} {said}",))
                 # For the policy they do not exist: nobody keeps them, and no round waits for them.
                 placed = replaced(placed, assignable=placed.assignable & ~error.left)
                 reasons |= {(name, index): why for (name, index), why in error.reasons.items()}
