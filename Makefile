@@ -67,7 +67,7 @@ $(STAMP): requirements-dev.txt pyproject.toml | $(BIN)/python
 # It needs neither the packages for development nor an installed coopgroup.
 demo: $(RUNTIME) ## a group on a real broker: members join, leave and die while a table shows who owns what
 	@scripts/require java
-	@PYTHONPATH=src $(BIN)/python -m coopgroup.cli demo
+	@PYTHONPATH=src $(BIN)/python -m coopgroup demo
 
 test: tools lint imports ## the first tier: what guards every change; the closing line is that of the tests
 	@$(MAKE) --no-print-directory --jobs 2 types docs

@@ -9,4 +9,4 @@ The option `--packages` names Spark's Kafka source and Delta Lake (docs/pipeline
 import runpy
 
 if __name__ == "__main__":
-    runpy.run_module("coopgroup.cli", run_name="__main__")
+    runpy.run_module("coopgroup", run_name="__main__")

@@ -142,8 +142,8 @@ class Decline(CoopgroupError):  # noqa: N818 - raised by the application, as an 
 class StartFailed(CoopgroupError):  # noqa: N818 - raised by the application, as an answer
     """The application's `start` cannot start a resource on any member, such as a wrong definition.
 
-    The resource stays, and is not started again before `CooperativeGroup.restart`, or before its
-    definition changes.
+    This process does not start the resource again before `CooperativeGroup.restart`, or before its
+    definition changes. If the resource moves, such as for balance, its new member starts it.
     """
 
 
@@ -209,3 +209,12 @@ class ToolMissingError(ClusterError):
 
 class TopicError(CoopgroupError):
     """The cluster did not create the topic."""
+
+
+def one_line(error: BaseException) -> str:
+    """Return an exception as one line for a record."""
+    try:
+        said = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 -- an exception of a user may fail to say what it is
+        said = "…"
+    return f"{type(error).__name__}: {said}"

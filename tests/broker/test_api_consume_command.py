@@ -27,7 +27,7 @@ def test_consume_command_when_interrupted_commits_and_leaves(
     output, errors = tmp_path / "output", tmp_path / "errors"
     with output.open("wb") as out, errors.open("wb") as err:
         process = subprocess.Popen(
-            [sys.executable, "-m", "coopgroup.cli", "consume", *arguments], stdout=out, stderr=err
+            [sys.executable, "-m", "coopgroup", "consume", *arguments], stdout=out, stderr=err
         )
         try:
             wait_for(lambda: output.read_bytes().count(b"\n") == sum(RECORDS), "all records")

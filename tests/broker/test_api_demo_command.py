@@ -27,7 +27,7 @@ PHASES = [
 def test_demo_command_when_run_without_options_tells_the_story_and_keeps_the_promises() -> None:
     """`make demo` plays all phases; no record is lost, no partition has two owners, status is 0."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "coopgroup.cli", "demo"],
+        [sys.executable, "-m", "coopgroup", "demo"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

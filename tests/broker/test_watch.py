@@ -14,7 +14,7 @@ from urllib.request import urlopen
 import pytest
 from confluent_kafka import Consumer
 
-from coopgroup import CooperativeConsumer, CooperativeGroup
+from coopgroup import CooperativeConsumer, CooperativeGroup, GroupResource, StartFailed
 from coopgroup.assignors import GroupMember, PlacementAssignor, ResourceToPlace
 from coopgroup.cli import app
 from coopgroup.testing import KafkaCluster
@@ -140,6 +140,31 @@ def test_group_of_named_resources_shows_who_runs_what_and_what_has_no_room(
     assert not [word for word in ("partition", "topic", "lag") if word in text.lower()]
 
 
+def test_start_that_failed_permanently_is_seen_from_outside(
+    kafka_cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, group = unique("telemetry"), unique("group")
+    kafka_cluster.create_topic(topic, 1)
+
+    def fail(_: GroupResource) -> None:
+        raise StartFailed("no such table")
+
+    settings: dict[str, Any] = {**kafka_cluster.client_config(), "group.id": group}
+    settings |= {"coopgroup.telemetry.topic": topic, "coopgroup.telemetry.report.interval.ms": 1000}
+    member = CooperativeGroup(settings, catalogue=[("audit", 0)], start=fail, stop=lambda _: None)
+    with member:
+
+        def state() -> tuple[str, str]:
+            words = ("group", "describe", "--telemetry-topic", topic)
+            (row,) = _snapshot(kafka_cluster, group, capsys, *words)["resources"]
+            return row["state"], row["why"]
+
+        failed = ("failed", "StartFailed: no such table")
+        wait_for(lambda: state() == failed, "the failure", WAIT_S)
+        time.sleep(2.5)  # the next reports keep it
+        assert state() == failed
+
+
 def _event(events: IO[bytes], is_wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Return the first event about the group that is wanted."""
     deadline_s = time.monotonic() + WAIT_S
@@ -156,7 +181,7 @@ def test_member_with_an_unreadable_assignment_ends_no_tool(kafka_cluster: KafkaC
     """An assertion in librdkafka ended the process (SIGABRT)."""
     group, config = unique("unreadable"), kafka_cluster.client_config()
     server = config["bootstrap.servers"]
-    program = [sys.executable, "-m", "coopgroup.cli"]
+    program = [sys.executable, "-m", "coopgroup"]
     member = Member(config, group)
     member.protocol_type, member.work = "consumer", b"\0"
     try:

@@ -109,9 +109,9 @@ class SchedulerMachine(RuleBasedStateMachine):
         partition = ("t", number)
         if partition not in self.given:
             return
-        busy = self.scheduler.end([partition])
+        self.scheduler.end([partition])
         self.ending.add(partition)
-        if not busy:
+        if self.scheduler.is_drained(partition):
             self._give_up(partition)
 
     @precondition(lambda self: self.ending)

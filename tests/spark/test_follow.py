@@ -87,7 +87,7 @@ class Group:
 @contextmanager
 def following(folder: Path, bootstrap: str) -> Iterator[subprocess.Popen[bytes]]:
     """Read the history as it grows, in a process."""
-    command = [sys.executable, "-m", "coopgroup.cli", "pipeline", "history", "--follow", "1"]
+    command = [sys.executable, "-m", "coopgroup", "pipeline", "history", "--follow", "1"]
     command += ["--tables", str(folder), "--bootstrap-server", bootstrap]
     for name, value in LIGHT.items():
         command += ["--conf", f"{name}={value}"]

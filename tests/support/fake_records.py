@@ -1,4 +1,4 @@
-"""Records and a consumer for tests of processing, without a broker."""
+"""Records, a consumer and a producer for tests of processing, without a broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from attrs import define, field, frozen
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.kafka.membership.work_meter import WorkMeter
@@ -56,6 +56,28 @@ class FakeRecord:
 
     def error(self) -> None:
         return None
+
+
+@define(eq=False)
+class FakeProducer:
+    """Answers each record at the next `poll`."""
+
+    error: KafkaError | None = None
+    is_full: bool = False
+    sent: list[dict[str, Any]] = field(factory=list, init=False)
+    waiting: list[Callable[..., None]] = field(factory=list, init=False)
+
+    def produce(self, topic: str, **arguments: Any) -> None:  # noqa: ANN401
+        if self.is_full:
+            raise BufferError("Local: Queue full")
+        self.waiting.append(arguments.pop("on_delivery"))
+        self.sent.append({"topic": topic, **arguments})
+
+    def poll(self, _: float) -> None:
+        self.is_full = False
+        for on_delivery in self.waiting:
+            on_delivery(self.error, None)
+        self.waiting.clear()
 
 
 OWNED = ResourceSet.from_pairs(("t", number) for number in range(3))
@@ -117,6 +139,10 @@ class FakeConsumer:
         )
 
     # --- what processing finds in the parts ------------------------------------------------------
+
+    @property
+    def _closed(self) -> bool:
+        return self.is_closed
 
     @property
     def store(self) -> Any:  # noqa: ANN401

@@ -294,7 +294,7 @@ class WorkLimits:
 
 @define(eq=False)
 class ResourceWork:
-    """All work of one member; takes the group's notices (`kafka.membership.ports.Application`).
+    """All work of one member; takes its notices (`kafka.membership.ports.ResourceApplication`).
 
     Attributes:
         known: returns the catalogue that this member read last.
@@ -358,12 +358,11 @@ class ResourceWork:
 
     def failed(self) -> dict[Resource, str]:
         """Return the resources whose `start` has failed permanently, with the reason."""
-        with self._changing():
-            return {
-                one.resource: str(one.refusal)
-                for one in self._works.values()
-                if isinstance(one.refusal, StartFailed)
-            }
+        return {
+            one.resource: str(refusal)
+            for one in self.works()
+            if isinstance(refusal := one.refusal, StartFailed)
+        }
 
     def restart(self, resource: tuple[str, int]) -> bool:
         """Withdraw a refusal, and start the resource if it is here; return if there was one."""
@@ -656,8 +655,15 @@ class ResourceWork:
 
     def _tell_refusal(self, work: Work, refusal: Decline | StartFailed) -> None:
         resources = ResourceSet.from_pairs([work.resource])
-        said = one_line(refusal)
-        self._tell(WorkFailed(resources=resources, action="start", error=said, attempts=1))
+        self._tell(
+            WorkFailed(
+                resources=resources,
+                action="start",
+                error=one_line(refusal),
+                attempts=1,
+                permanent=work.refusal is refusal and isinstance(refusal, StartFailed),
+            )
+        )
         self._report(WorkFailure(resource=work.resource, action="start", error=refusal, attempts=1))
 
     def _described(self, resource: Resource) -> GroupResource:

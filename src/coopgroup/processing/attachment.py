@@ -16,11 +16,11 @@ the number of partitions.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
-from typing import Any, Final
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any, Final, TypeAlias
 
 from attrs import define, field
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from coopgroup.aio.consumer import AsyncCooperativeConsumer
 from coopgroup.aio.polling import Polling
@@ -30,8 +30,11 @@ from coopgroup.kafka.callbacks.listener import Interceptor
 from coopgroup.kafka.consumer import ConsumerParts, CooperativeConsumer
 from coopgroup.kafka.exceptions import PASSING_ERRORS
 from coopgroup.kafka.membership.work_meter import WorkMeter
-from coopgroup.kafka.records.decoding import Decoder
-from coopgroup.processing.scheduler import Partition, Scheduler, StoredOffset
+from coopgroup.processing.attempts import Attempts, Left
+from coopgroup.processing.failures import OnError
+from coopgroup.processing.scheduler import Partition, Scheduler, StoredOffset, Work
+
+Oldest: TypeAlias = Callable[[], Mapping[Partition, int]]
 
 
 @define(eq=False)
@@ -81,6 +84,7 @@ class Attachment:
         parts: its parts.
         callbacks: has the application's `on_revoke` and `on_lost`.
         hook: has the interceptor, which is called in place of these.
+        is_closed: returns whether the consumer is closed.
         seek: continues at another offset: topic, number, offset.
         pause: pauses partitions for processing, apart from the application's own pauses.
         resume: ends such pauses.
@@ -92,6 +96,7 @@ class Attachment:
     parts: ConsumerParts
     callbacks: Callable[[], Any]
     hook: Any
+    is_closed: Callable[[], bool]
     seek: Callable[[str, int, int], None]
     pause: Callable[[Collection[Partition]], None]
     resume: Callable[[Collection[Partition]], None]
@@ -108,6 +113,7 @@ class Attachment:
             parts,
             callbacks=lambda: parts.listener.callbacks,
             hook=parts.listener,
+            is_closed=lambda: consumer._closed,  # noqa: SLF001
             seek=lambda *place: consumer.seek(TopicPartition(*place)),
             pause=lambda full: fetching.pause(
                 as_partitions(full), parts.listener.owned, "processing"
@@ -127,15 +133,12 @@ class Attachment:
             parts,
             callbacks=lambda: given.callbacks,
             hook=given,
+            is_closed=lambda: consumer._is_closed,  # noqa: SLF001
             seek=lambda topic, number, at: consumer.seek(TopicPartition(topic, number), at),
             pause=lambda full: buffer.pause(owned_of(full), "processing"),
             resume=lambda some: polling.resume(some, "processing"),
             call_later=polling.call,
         )
-
-    def is_closed(self) -> bool:
-        """Return whether the consumer is closed."""
-        return bool(self.consumer._is_closed)  # noqa: SLF001  (both are coopgroup's)
 
     def as_polling(self) -> AbstractContextManager[None]:
         """Count the time as polling, for a consumer of an event loop."""
@@ -146,15 +149,17 @@ class Attachment:
         """Report that partitions of a revocation have stopped, for a consumer of an event loop."""
         self.parts.listener.finish_revoke(as_partitions(partitions))
 
-    @property
-    def decoder(self) -> Decoder | None:
-        """Return what decodes records beside the handlers; None without deserializers."""
-        return self.parts.decoder
+    def decoding(self, message: Message) -> AbstractContextManager[object]:
+        """Decode a record for its handler, if the consumer has deserializers."""
+        decoder = self.parts.decoder
+        return nullcontext() if decoder is None else decoder.decoding(message)
 
-    @property
-    def meter(self) -> WorkMeter:
-        """Return the meter of the work rate."""
-        return self.parts.driver.meter
+    def attempts(
+        self, scheduler: Scheduler, on_error: OnError, workers: int, now_s: Callable[[], float]
+    ) -> Attempts:
+        """Return the machine of attempts, whose warnings and work rate are the consumer's."""
+        rate = HandlerWork(self.parts.driver.meter, scheduler, workers)
+        return Attempts(scheduler, on_error, workers, self.warn, lambda: rate.note_end(now_s()))
 
     @property
     def group_id(self) -> str:
@@ -173,10 +178,7 @@ class Attachment:
         return own.on_lost or own.on_revoke
 
     def attach(
-        self,
-        on_revoke: Callable[..., Any],
-        on_lost: Callable[..., Any],
-        oldest: Callable[[], Mapping[Partition, int]],
+        self, on_revoke: Callable[..., Any], on_lost: Callable[..., Any], oldest: Oldest
     ) -> None:
         """Hear of revocations and losses in place of the application's callbacks.
 
@@ -195,12 +197,16 @@ class Attachment:
         if self.hook.interceptor is not None:
             raise ConfigurationError("consumer", self.consumer, "one that is not processed already")
         self._was_automatic = self.parts.committing.store.automatic
-        self.hook.interceptor = Interceptor(on_revoke=on_revoke, on_lost=on_lost)
-        self.meter.is_elsewhere = True
-        if self.decoder is not None:
-            self.decoder.is_paused = True
-        self.parts.work.oldest = oldest
+        self._replace(Interceptor(on_revoke=on_revoke, on_lost=on_lost), oldest)
         self.call_later(self._take_over)
+
+    def _replace(self, hook: Interceptor | None, oldest: Oldest | None) -> None:
+        """Take the place of the application's callbacks and of the polls, or give it back."""
+        self.hook.interceptor = hook
+        self.parts.driver.meter.is_elsewhere = hook is not None
+        if self.parts.decoder is not None:
+            self.parts.decoder.is_paused = hook is not None
+        self.parts.work.oldest = oldest
 
     def _take_over(self) -> None:
         """Commit what the application handled before as before, and then only what is stored."""
@@ -223,23 +229,17 @@ class Attachment:
             if (topic, number) in listener.owned - listener.stopping:
                 with suppress(KafkaException, RuntimeError):  # lost at this moment, or closed
                     self.seek(topic, number, offset)
-        self.hook.interceptor = None
-        self.meter.is_elsewhere = False
-        if self.decoder is not None:
-            self.decoder.is_paused = False
-        self.parts.work.oldest = None
+        self._replace(None, None)
         if is_complete:
             self.call_later(self._restore)
+        if not self.is_closed():  # the pauses of the application stay
+            self.resume(self.parts.fetching.record_buffer.paused_by("processing"))
 
     def _restore(self) -> None:
         # After `seek` there is no position until the next record. So a later commit of positions
         # would leave these offsets out.
         self.parts.committing.commit_due(self.parts.listener.owned)
         self.parts.committing.store.automatic = self._was_automatic
-
-    def resume_all(self) -> None:
-        """End all pauses of processing; those of the application stay."""
-        self.resume(self.parts.fetching.record_buffer.paused_by("processing"))
 
     def store(self, offsets: Iterable[StoredOffset]) -> None:
         """Store offsets for the next commit."""
@@ -251,9 +251,31 @@ class Attachment:
         """Let a waiting `poll` look around; for any thread."""
         self.parts.driver.inbox.wake()
 
-    def warn(self, event: str, **fields: object) -> None:
-        """Log a warning."""
-        self.parts.driver.sink.warn(event, **fields)
+    def tend(
+        self,
+        offsets: Iterable[StoredOffset],
+        pause: Collection[Partition],
+        resume: Collection[Partition],
+    ) -> None:
+        """Store offsets, and pause and resume partitions."""
+        self.store(offsets)
+        if pause:
+            self.pause(pause)
+        if resume:
+            self.resume(resume)
+
+    def give_up(self, left: Left) -> None:
+        """Store the last offsets of partitions, and say which of their records are not handled."""
+        self.store(left.offsets)
+        for work in left.late:
+            self.warn("handler_takes_too_long", work)
+
+    def warn(self, event: str, work: Work, **fields: object) -> None:
+        """Log a warning about a record."""
+        topic, number = work.tenure.partition
+        self.parts.driver.sink.warn(
+            event, topic=topic, partition=number, offset=work.offset, **fields
+        )
 
     def call(self, callback: Callable[..., Any] | None, partitions: Iterable[Partition]) -> Any:  # noqa: ANN401
         """Run a callback of the application for partitions; return its result."""

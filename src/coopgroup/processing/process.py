@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final, overload
 
 from confluent_kafka import Message
@@ -145,27 +146,24 @@ def run(  # noqa: PLR0913  (the options of a whole pipeline)
     timing = Timing(stop, _checked("stop_timeout_ms", stop_timeout_ms), hands_over=True)
     counts = {"workers": workers, "concurrency": concurrency}
     scheduler = Scheduler(order, limits)
+    begin = partial(_process, consumer, handle, scheduler, counts, on_error, timing)
     if isinstance(consumer, AsyncCooperativeConsumer):
         with stop_at_signals(stop.set):
-            asyncio.run(_run(consumer, topics, handle, scheduler, counts, on_error, timing))
+            asyncio.run(_run(consumer, topics, begin))
         return
     with stop_at_signals(stop.set), consumer:  # the first signal does not interrupt the close
         consumer.subscribe(topics)
-        _process(consumer, handle, scheduler, counts, on_error, timing)
+        begin()
 
 
 async def _run(
     consumer: AsyncCooperativeConsumer,
     topics: list[str],
-    handle: Callable[[Any], object],
-    scheduler: Scheduler,
-    counts: dict[str, int | None],
-    on_error: OnError,
-    timing: Timing,
+    begin: Callable[[], Coroutine[Any, Any, None] | None],
 ) -> None:
     consumer.subscribe(topics)
     async with consumer:
-        processing = _process(consumer, handle, scheduler, counts, on_error, timing)
+        processing = begin()
         assert processing is not None
         await processing
 

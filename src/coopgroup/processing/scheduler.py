@@ -27,10 +27,20 @@ from attrs import define, field, frozen
 from confluent_kafka import Message
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.processing.failures import DeadLetter, Failure
 
 Order: TypeAlias = Literal["partition", "key", "none"]
 Partition: TypeAlias = tuple[str, int]
 LaneKey: TypeAlias = tuple[Partition, object]
+State: TypeAlias = Literal[
+    "trying",  # its handler runs, or may run next
+    "pausing",  # the record waits for another attempt
+    "last",  # its handler runs, or may run next, for the last time
+    "sending",  # the record is sent to a topic for failed records
+    "handled",  # the record need not be handled again
+    "abandoned",  # the record is left to the next owner, or to a restart
+]
+"""The state of a record; `attempts.NEXT` has the state that follows."""
 
 ORDERS = ("partition", "key", "none")
 
@@ -106,7 +116,7 @@ class Tenure:
         """Pass all records at the beginning that have been handled."""
         order = self._order
         last = None
-        while order and order[0].is_handled:
+        while order and order[0].state == "handled":
             last = order.popleft()
         if last is not None:
             topic, number = self.partition
@@ -151,8 +161,11 @@ class Work:
         size: bytes of key and value.
         offset: its offset.
         number: its place among the records of the tenure.
-        has_begun: a worker has taken it.
-        is_handled: the record need not be handled again.
+        state: its state; "handled" lets its offset be passed.
+        attempt: number of the attempt, 1 for the first one.
+        pause_s: pause before the next attempt, in seconds.
+        letter: the dead letter, with the failure that it reports; None before it is due.
+        error: the error of the last step.
     """
 
     message: Message
@@ -161,8 +174,11 @@ class Work:
     size: int
     offset: int
     number: int = 0
-    has_begun: bool = False
-    is_handled: bool = False
+    state: State = "trying"
+    attempt: int = 1
+    pause_s: float = 0.0
+    letter: tuple[DeadLetter, Failure] | None = None
+    error: BaseException | None = None
 
 
 @define(eq=False)
@@ -272,14 +288,13 @@ class Scheduler:
         if not self._ready:
             return None
         work = self._ready.popleft()
-        work.has_begun = True
         work.tenure.begun_until = max(work.tenure.begun_until, work.number)
         self._begun.add(work)
         return work
 
     def finish(self, work: Work) -> None:
         """Report that a record need not be handled again."""
-        work.is_handled = True
+        work.state = "handled"
         self._begun.discard(work)
         tenure = work.tenure
         if not tenure.is_lost:
@@ -315,23 +330,18 @@ class Scheduler:
 
     # --- partitions go ---------------------------------------------------------------------------
 
-    def end(self, partitions: Iterable[Partition]) -> list[Partition]:
+    def end(self, partitions: Iterable[Partition]) -> None:
         """Begin no further record of partitions, except those before one that has begun.
 
-        Returns:
-            The partitions that have records in progress; `is_drained` tells when they have ended.
+        `is_drained` tells when their records have ended.
         """
-        ending = []
         for partition in partitions:
             tenure = self._tenures.pop(partition, None)
             if tenure is not None:
                 tenure.is_ending = True
                 self._ending[partition] = tenure
-            if partition in self._ending:
-                ending.append(partition)
-        self._paused.difference_update(ending)
+                self._paused.discard(partition)
         self._drop(lambda work: work.tenure.is_ending and work.number > work.tenure.begun_until)
-        return [partition for partition in ending if not self.is_drained(partition)]
 
     def close(self) -> None:
         """Begin no further record, as `end` does for all partitions.

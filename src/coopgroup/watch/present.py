@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 from attrs import define, field
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.telemetry import (
     AssignmentReceived,
     Envelope,
@@ -26,6 +27,7 @@ from coopgroup.telemetry import (
     WarmNow,
     WarmupsChanged,
     WithoutRoom,
+    WorkFailed,
 )
 from coopgroup.watch.values import GroupView, MemberView, PartitionView, WarmupView
 
@@ -44,6 +46,7 @@ class _Told:
         reported_ms: arrival of its last report.
         stopping: partitions that it still stops.
         warm: its warm-ups and standbys.
+        failed: resources whose start has failed permanently, and the error; "" if it is unknown.
         since_ms: when it began to work on each partition, on its clock, in ms since 1970.
     """
 
@@ -52,6 +55,7 @@ class _Told:
     reported_ms: int = 0
     stopping: set[_Key] = field(factory=set)
     warm: WarmNow = field(factory=WarmNow)
+    failed: dict[_Key, str] = field(factory=dict)
     since_ms: dict[_Key, int] = field(factory=dict)
 
     def note(self, record: object, at_ms: int, written_ms: int) -> None:
@@ -59,24 +63,36 @@ class _Told:
         match record:
             case ResourcesStarted():
                 self.since_ms |= dict.fromkeys(record.resources, written_ms)
+                self._end_failures(record.resources)
             case MemberReported():
                 self.report, self.reported_ms = record, at_ms
                 self.stopping = set(record.revoking)
+                self.failed = {key: self.failed.get(key, "") for key in record.failed}
                 self.warm = WarmNow()
                 self.warm.take(at_ms, WarmupsChanged(begun=record.warming, warm=record.warm))
             case AssignmentReceived():
                 self.stopping.update(record.revoked)
+                self._end_failures(record.revoked | record.gained)
+            case WorkFailed(action="start"):
+                self._end_failures(record.resources)
+                if record.permanent:
+                    self.failed |= dict.fromkeys(record.resources, record.error)
             case ResourcesStopped():
                 self.stopping.difference_update(record.resources)
                 for key in record.resources:
                     self.since_ms.pop(key, None)
             case MembershipLost():
                 self.stopping.clear()
+                self.failed.clear()
                 self.since_ms.clear()
             case WarmupsChanged():
                 self.warm.take(at_ms, record)
             case _:
                 pass
+
+    def _end_failures(self, resources: ResourceSet) -> None:
+        for key in resources:
+            self.failed.pop(key, None)
 
 
 @define(eq=False)
@@ -142,10 +158,13 @@ class Present:
             changes: dict[str, Any] = {}
             if key in warmups:
                 changes["warmups"] = tuple(warmups[key])
+            told = self._told.get(one.owner)
             if not one.owner:
                 changes |= self._why_unowned(key, stopping)
-            elif one.owner in self._told and key in self._told[one.owner].since_ms:
-                changes["since_ms"] = self._told[one.owner].since_ms[key]
+            elif told is not None and key in told.since_ms:
+                changes["since_ms"] = told.since_ms[key]
+            elif told is not None and key in told.failed and one.state == "owned":
+                changes |= {"state": "failed", "why": told.failed[key]}
             yield attrs.evolve(one, **changes) if changes else one
 
     def _why_unowned(self, key: _Key, stopping: Mapping[_Key, str]) -> dict[str, Any]:

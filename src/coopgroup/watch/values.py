@@ -84,9 +84,9 @@ class PartitionView:
         owner: member id, "" without an owner.
         state: "owned", "moving" (the group wants another owner), "unowned", "rebalancing" (the
             brokers name no owner during a round), or, from telemetry, "revoking" (without an owner
-            until `holder` has stopped it), "waiting" (for a lost owner, or its release) or
-            "no room" (no member has room for it).
-        why: reasons for "no room", in a few words; "" otherwise.
+            until `holder` has stopped it), "waiting" (for a lost owner, or its release),
+            "no room" (no member has room for it) or "failed" (its start has failed permanently).
+        why: reasons for "no room", or the error of a failed start; "" otherwise.
         since_ms: when its owner began to work on it, as telemetry tells, or the look that first
             showed this owner, in ms since 1970; None if it is unknown.
         target: member id of the owner that the group wants; "" if it is the same, or unknown.

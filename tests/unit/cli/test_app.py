@@ -145,7 +145,7 @@ WRITERS: tuple[tuple[list[str], bytes], ...] = (
 @pytest.mark.parametrize(("arguments", "given"), WRITERS)
 def test_output_that_cannot_be_written_is_one_line(arguments: list[str], given: bytes) -> None:
     """A full disk gave a traceback, and the status of a refused round or a broken invariant."""
-    program = [sys.executable, "-m", "coopgroup.cli", *arguments]
+    program = [sys.executable, "-m", "coopgroup", *arguments]
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(
             program, input=given, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
@@ -158,7 +158,7 @@ def test_output_that_cannot_be_written_is_one_line(arguments: list[str], given: 
 def test_pipe_that_its_reader_closed_is_silent(arguments: list[str], given: bytes) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    program = [sys.executable, "-m", "coopgroup.cli", *arguments]
+    program = [sys.executable, "-m", "coopgroup", *arguments]
     with os.fdopen(writer, "wb") as closed:
         ended = subprocess.run(
             program, input=given, stdout=closed, stderr=subprocess.PIPE, timeout=60, check=False
@@ -168,7 +168,7 @@ def test_pipe_that_its_reader_closed_is_silent(arguments: list[str], given: byte
 
 @pytest.mark.parametrize(("arguments", "given"), WRITERS)
 def test_output_that_is_closed_is_one_line(arguments: list[str], given: bytes) -> None:
-    program = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "coopgroup.cli", *arguments]
+    program = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "coopgroup", *arguments]
     ended = subprocess.run(program, input=given, capture_output=True, timeout=60, check=False)
     said = b"coopgroup: standard output cannot be written: it is closed\n"
     assert (ended.returncode, ended.stderr) == (74, said)

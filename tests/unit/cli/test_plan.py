@@ -154,7 +154,7 @@ def test_command_when_given_options_takes_them_for_lines_without_a_policy(
 
 def command_line(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "coopgroup.cli", "plan", *arguments],
+        [sys.executable, "-m", "coopgroup", "plan", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=os.environ | environment,

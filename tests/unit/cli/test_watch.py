@@ -29,7 +29,7 @@ WAIT_S = 60
 @contextmanager
 def _running(*more: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Start `watch --http 0` in a process of its own; return it with its port."""
-    command = [sys.executable, "-m", "coopgroup.cli", "watch", "billing", "--http", "0"]
+    command = [sys.executable, "-m", "coopgroup", "watch", "billing", "--http", "0"]
     with subprocess.Popen(
         [*command, *NOWHERE, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

@@ -21,7 +21,7 @@ LEAST = {"bootstrap.servers": "localhost:9092", "group.id": "workers"}
         ({"coopgroup.catalogue.refresh.ms": 0}, "coopgroup.catalogue.refresh.ms: got 0"),
         ({"coopgroup.stop.timeout.ms": 1_000}, "at least session.timeout.ms (45000)"),
         ({"coopgroup.stop.timeout.ms": 10**9}, "coopgroup.stop.timeout.ms: got 1000000000"),
-        ({"session.timeout.ms": 1_000}, "session.timeout.ms: got 1000, expected more than heartbeat.interval.ms (3000)"),
+        ({"session.timeout.ms": 1_000}, "session.timeout.ms: got 1000, expected more than"),
         ({"group.id": ""}, "group.id: got '', expected the name of the group"),
     ],
 )

@@ -58,7 +58,7 @@ def test_declined_resource_is_told_and_not_tried_again(declining: Bench) -> None
         ("start", "no GPU is free")
     ]
     records = [one for one in declining.written if isinstance(one, WorkFailed)]
-    assert [one.error for one in records] == ["Decline: no GPU is free"]
+    assert [(one.error, one.permanent) for one in records] == [("Decline: no GPU is free", False)]
 
 
 def test_declined_resource_is_given_up_without_a_stop(declining: Bench) -> None:
@@ -208,7 +208,7 @@ def test_failed_resource_stays_and_is_shown(failed: Bench) -> None:
     assert declined(failed) == []
     assert [str(one.error) for one in failed.reported] == ["no such table"]
     records = [one for one in failed.written if isinstance(one, WorkFailed)]
-    assert [one.error for one in records] == ["StartFailed: no such table"]
+    assert [(one.error, one.permanent) for one in records] == [("StartFailed: no such table", True)]
 
 
 def test_failed_resource_is_started_by_a_restart(failed: Bench) -> None:

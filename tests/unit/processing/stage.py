@@ -194,8 +194,8 @@ Make: TypeAlias = Callable[..., Any]
 def made_in(kind: type[Group], *, has_own_jobs: bool = True) -> Generator[Make]:
     """Return a maker of groups, in which each record may have a job of its own."""
 
-    def work_one(self: Any, *given: Any, **more: Any) -> None:  # noqa: ANN401
-        following = self._handle(*given, **{"attempt": 1, "is_last": False} | more)
+    def work_one(self: Any, work: Any) -> None:  # noqa: ANN401
+        following = None if work is None else self._handle(work)
         if following is not None:
             self._worker.submit(partial(self._work, following))
 

@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
-from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.processing import DeadLetter, Failure
-from coopgroup.processing.dead_letters import send
-from tests.support.fake_records import FakeRecord
-
-
-@define(eq=False)
-class FakeProducer:
-    """Answers each record at the next `poll`."""
-
-    error: KafkaError | None = None
-    sent: list[dict[str, Any]] = field(factory=list)
-    waiting: list[Callable[..., None]] = field(factory=list)
-
-    is_full: bool = False
-
-    def produce(self, topic: str, **arguments: Any) -> None:  # noqa: ANN401
-        if self.is_full:
-            raise BufferError("Local: Queue full")
-        self.waiting.append(arguments.pop("on_delivery"))
-        self.sent.append({"topic": topic, **arguments})
-
-    def poll(self, _: float) -> None:
-        self.is_full = False
-        for on_delivery in self.waiting:
-            on_delivery(self.error, None)
-        self.waiting.clear()
+from coopgroup.processing.dead_letters import deliver
+from tests.support.fake_records import FakeProducer, FakeRecord
 
 
 def failure() -> Failure:
@@ -43,32 +20,38 @@ def failure() -> Failure:
     return Failure(message=message, error=ValueError("bad"), attempt=2)
 
 
+def delivery(producer: FakeProducer) -> Iterator[FakeProducer]:
+    """Begin a delivery that has 30 looks at the clock."""
+    seconds = count()
+    letter = DeadLetter(producer, "failed")
+    return deliver(letter, failure(), "billing", lambda: float(next(seconds)))
+
+
 def test_dead_letter_waits_for_room_in_the_queue_of_the_producer() -> None:
     producer = FakeProducer(is_full=True)
-    delivery = send(DeadLetter(producer, "failed"), failure(), "billing")
+    for one in delivery(producer):
+        one.poll(0)
+    assert len(producer.sent) == 1
+
+
+def test_dead_letter_without_an_answer_is_an_error() -> None:
+    producer = FakeProducer()
     with pytest.raises(KafkaException, match="no answer for a dead letter to 'failed'"):
-        delivery.check("failed")
-    for _ in range(3):
-        producer.poll(0)
-        delivery.begin()
-    delivery.check("failed")
+        list(delivery(producer))
     assert len(producer.sent) == 1
 
 
 def test_refused_dead_letter_is_an_error() -> None:
-    producer = FakeProducer(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
-    delivery = send(DeadLetter(producer, "failed"), failure(), "billing")
-    producer.poll(0)
+    steps = delivery(FakeProducer(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)))
+    next(steps).poll(0)
     with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
-        delivery.check("failed")
+        next(steps)
 
 
 def test_dead_letter_is_the_record_with_its_place_and_the_error() -> None:
     producer = FakeProducer()
-    delivery = send(DeadLetter(producer, "failed"), failure(), "billing")
-    assert not delivery.is_done
-    producer.poll(0)
-    delivery.check("failed")
+    for one in delivery(producer):
+        one.poll(0)
 
     (sent,) = producer.sent
     assert (sent["topic"], sent["key"], sent["value"]) == ("failed", b"k", b"12345")

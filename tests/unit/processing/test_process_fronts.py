@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from coopgroup import ProcessingError
-from coopgroup.processing import Failure, Limits, Retry, Skip, Stop
-from tests.support.fake_records import FakeRecord
+from coopgroup.processing import DeadLetter, Failure, Limits, Retry, Skip, Stop
+from tests.support.fake_records import FakeProducer, FakeRecord
 from tests.unit.processing.stage import (
     Group,
     Make,
@@ -228,6 +228,52 @@ def test_retry_of_a_lost_record_is_not_made(make: Make) -> None:
     group.handler = handle
     group.play(story())
     assert len(attempts) == 1
+
+
+def test_lost_record_that_waits_for_a_retry_frees_its_worker(make: Make) -> None:
+    slow = Retry(attempts=9, backoff_ms=LONG_MS, backoff_max_ms=LONG_MS)
+    group = make(*records(0, 1), *records(1, 1), on_error=slow, workers=1)
+
+    def handle(message: FakeRecord) -> None:
+        if message.partition() == 0:
+            raise OSError("try again")
+        group.handle(message)
+
+    def story() -> Story:
+        assert group.handled == []
+        group.lose(0)
+        yield
+        assert group.handled == [(1, 0)]
+
+    group.handler = handle
+    group.play(story())
+
+
+def test_dead_letter_of_a_revoked_partition_is_sent_before_it_is_given_up(make: Make) -> None:
+    producer = FakeProducer()
+    letter = DeadLetter(producer, "failed")
+    slow = Retry(attempts=2, backoff_ms=LONG_MS, backoff_max_ms=LONG_MS, otherwise=letter)
+    group = make(*records(0, 2), on_error=slow)
+    group.handler = failing(OSError("bad"), OSError("bad"))
+
+    def story() -> Story:
+        group.revoke(0)
+        yield
+        yield
+        assert group.consumer.given_up == {("t", 0): 1}
+
+    group.play(story())
+    assert [one["topic"] for one in producer.sent] == ["failed"]
+    assert group.consumer.warned == ["record_dead_lettered"]
+
+
+def test_refused_dead_letter_stops_processing(make: Make) -> None:
+    producer = FakeProducer(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+    group = make(*records(0, 2), on_error=DeadLetter(producer, "failed"))
+    group.handler = failing(OSError("bad"))
+    with pytest.raises(ProcessingError, match="MSG_SIZE_TOO_LARGE"):
+        group.play()
+    assert group.consumer.stored == {}
 
 
 def test_callable_decides_by_failure(make: Make) -> None:

@@ -53,6 +53,21 @@ def test_hand_over_goes_on_until_the_partitions_are_gone(make: Make) -> None:
     assert group.consumer.given_up == {("t", 0): 1, ("t", 1): None, ("t", 2): None}
 
 
+def test_loss_of_a_revoked_partition_keeps_the_offsets_of_the_others(make: Make) -> None:
+    group = make(*records(0, 1), *records(1, 1))
+    group.hold((0, 0), (1, 0))
+
+    def story() -> Story:
+        group.revoke(0)
+        yield
+        group.release((1, 0))
+        group.lose(0)
+        yield
+
+    group.play(story())
+    assert group.consumer.stored == {("t", 1): 1}
+
+
 def test_busy_handler_lets_other_tasks_run(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look at the clock finds it a quarter of the longest turn later."""
     looks = count()

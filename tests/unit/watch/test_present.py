@@ -16,6 +16,7 @@ from coopgroup.telemetry import (
     StopReason,
     WarmupsChanged,
     WithoutRoom,
+    WorkFailed,
 )
 from coopgroup.watch.present import Present
 from coopgroup.watch.tables import headline, partition_rows
@@ -79,6 +80,42 @@ def test_member_that_is_gone_or_stops_nothing_any_more_holds_nothing(
 ) -> None:
     found = present((member, AssignmentReceived(leader=False, revoked=some(0))), (member, end))
     assert states(found.added_to(view(owners=("",), committed=(0,)))) == [("unowned", "")]
+
+
+FAILED = WorkFailed(
+    resources=some(0), action="start", error="StartFailed: no table", attempts=1, permanent=True
+)
+
+
+def test_start_that_failed_permanently_is_shown() -> None:
+    shown = present(FAILED).added_to(evolve(view(), shares_resources=True))
+    assert partition_rows(shown)[0][1] == "failed: StartFailed: no table"
+    assert present(("m-b", FAILED)).added_to(view()).partitions[0].state == "owned"
+    reported = evolve(REPORT, failed=some(0))
+    for told in (FAILED, reported), (reported, FAILED):
+        assert present(*told).added_to(view()).partitions[0].why == "StartFailed: no table"
+    later = present(reported).added_to(view()).partitions[0]  # the failure itself is long ago
+    assert (later.state, later.why) == ("failed", "")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        ResourcesStarted(resources=some(0)),
+        AssignmentReceived(leader=False, revoked=some(0)),
+        AssignmentReceived(leader=False, gained=some(0)),
+        MembershipLost(resources=EMPTY, cause="lease expired"),
+        evolve(FAILED, error="Decline: no GPU is free", permanent=False),
+        REPORT,
+    ],
+)
+def test_failed_start_is_over_after_another_step(end: Record) -> None:
+    assert present(FAILED, end).added_to(view()).partitions[0].state == "owned"
+
+
+def test_callback_that_is_not_a_start_does_not_end_a_failed_start() -> None:
+    cool = evolve(FAILED, action="cool", permanent=False)
+    assert present(FAILED, cool).added_to(view()).partitions[0].state == "failed"
 
 
 def test_member_is_forgotten_a_minute_after_it_left() -> None:

@@ -1,8 +1,8 @@
 """Places a declined resource on a member that does not decline it, with any assignor.
 
 A member whose `start` raised `Decline` tells so with each join, until its time is over. A
-`PlacementAssignor` counts such a member as one that the resource does not fit. Any other assignor
-may read `GroupMember.declined` itself. If it does not, and gives the resource to such a member, the
+`PlacementAssignor` passes such a member over, and counts it in the reason. Any other assignor may
+read `GroupMember.declined` itself. If it does not, and gives the resource to such a member, the
 resource stays with its owner. Without an owner, it goes to the member with the fewest resources. If
 all members decline, it has no owner, and the round goes on (`Placement`). The same holds if the
 assignor has limits, because another member might have no room.

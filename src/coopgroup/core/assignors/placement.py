@@ -110,7 +110,8 @@ class _Search:
     """The state of one placement; members and resources are their numbers in the group.
 
     Attributes:
-        fitting: the members that each resource fits, without scores.
+        fitting: the members that each resource fits, and that do not decline it.
+        declines: number of members that each resource fits, and that decline it.
         limits: places of each member.
         running: (resource, member) of each claim: the member may run the resource now.
         shares: size of each member: places, or 1 if no member has a limit.
@@ -127,6 +128,7 @@ class _Search:
     group: GroupSnapshot
     resources: dict[int, ResourceToPlace]
     fitting: dict[int, list[int]]
+    declines: dict[int, int]
     limits: list[float]
     running: set[tuple[int, int]]
     shares: list[float]
@@ -150,6 +152,7 @@ class _Search:
         weights = None if group.weights is None else group.weights.tolist()
         resources: dict[int, ResourceToPlace] = {}
         fitting: dict[int, list[int]] = {}
+        declines: dict[int, int] = {}
         declined = refusals(group)
         for pool in subscriber_pools(group):
             subscribers = [(number, group.members[number]) for number in pool.subscribers.tolist()]
@@ -157,12 +160,11 @@ class _Search:
                 weight = 1 if weights is None else max(1, weights[number])
                 name, index = pairs[number]
                 resource = resources[number] = ResourceToPlace(name, index, weight)
+                fits = [at for at, one in subscribers if assignor.fits(one, resource)]
                 fitting[number] = [
-                    at
-                    for at, one in subscribers
-                    if (declined is None or not declined[at, number])
-                    and assignor.fits(one, resource)
+                    at for at in fits if declined is None or not declined[at, number]
                 ]
+                declines[number] = len(fits) - len(fitting[number])
         limits = [
             # a member that leaves may have told nothing about itself
             _limit(member, assignor.places(member)) if group.subscriptions[number] else 0
@@ -175,6 +177,7 @@ class _Search:
             group=group,
             resources=dict(sorted(resources.items())),
             fitting=fitting,
+            declines=declines,
             limits=limits,
             running=_pairs(group.claim_resources, group.claim_members),
             shares=[max(1, min(limit, most)) for limit in limits],
@@ -335,10 +338,15 @@ class _Search:
         return after
 
     def _reason(self, number: int) -> str:
-        count = len(self.fitting[number])
+        count, declines = len(self.fitting[number]), self.declines[number]
         if not count:
-            return "it fits no member"
-        return "the member that it fits is full" if count == 1 else f"all {count} that fit are full"
+            return f"{_fitting(declines)} declined it" if declines else "it fits no member"
+        full = f"{_fitting(count)} {'is' if count == 1 else 'are'} full"
+        return f"{full}, and {declines} declined it" if declines else full
+
+
+def _fitting(count: int) -> str:
+    return "the member that it fits" if count == 1 else f"all {count} that fit"
 
 
 def _limit(member: GroupMember, places: object) -> float:

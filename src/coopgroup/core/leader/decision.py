@@ -1,14 +1,13 @@
 """Decide a round on values: from claims to a checked plan.
 
-Assignor and policy may be a user's code. Whatever they raise or return, the round is answered. A
-plan that fails the safety check is never sent. In both cases the answer is the round that moves
-nothing, with a record that gives the reason. The arrays that they receive are read-only, so that
-their bugs cannot change the data of the check.
+Assignor and policy may be a user's code. An error that they raise is a value here, and so is a plan
+that fails the safety check (`_Refusal`). In both cases the answer is the round that moves nothing,
+with a record that gives the reason. The arrays that they receive are read-only, so that their bugs
+cannot change the data of the check.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
@@ -23,12 +22,19 @@ from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.built_in import EagerPolicy
 from coopgroup.core.policies.bundles import BundledRound
-from coopgroup.core.policies.facts import find_unclaimed, remember_round, with_holders_rights
+from coopgroup.core.policies.facts import (
+    RoundFacts,
+    facts_of,
+    remember_round,
+    stopping_claims,
+    with_holders_rights,
+)
 from coopgroup.core.policies.memory import NO_CLAIMS, Claims, PolicyState
 from coopgroup.core.policies.safety import check_target, violations
 from coopgroup.core.policies.warmth import warmup_of
 from coopgroup.core.policies.warmups import Warming, warmth_for, with_kept_warmups, with_leavers
 from coopgroup.core.telemetry.records import RoundDecided, RoundRefused, WithoutRoom
+from coopgroup.errors import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,9 +43,8 @@ if TYPE_CHECKING:
     from coopgroup.core.leader.request import TopicMetadata
     from coopgroup.core.model import GroupSnapshot, MemberClaim, Resource, RoundPlan
     from coopgroup.core.model.lags import Lags
-    from coopgroup.core.model.resource_set import BoolArray, Int32Array
-    from coopgroup.core.policies.policy import Policy, RoundContext, StagedRound
-    from coopgroup.core.policies.warmups import WarmRound
+    from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
+    from coopgroup.core.policies.policy import Offer, Policy, RoundContext, StagedRound
     from coopgroup.core.telemetry.records import Record
 
 _ANSWERS_MAX: Final = 10
@@ -68,11 +73,15 @@ class RoundDecision:
     assignments: tuple[tuple[str, bytes], ...] = ()
 
 
-class _UnusableAnswerError(Exception):
-    """An assignor or a policy raised or violated its contract; the message names it."""
+@frozen
+class _Refusal:
+    """Why a round cannot be decided: one sentence for each problem."""
+
+    problems: tuple[str, ...]
 
 
-class _NoRoomError(Exception):
+@frozen(eq=False)
+class _NoRoom:
     """An assignor leaves out resources that it may place.
 
     Attributes:
@@ -80,12 +89,16 @@ class _NoRoomError(Exception):
         reasons: the reason for each of them.
     """
 
-    def __init__(
-        self, left: BoolArray, reasons: Mapping[tuple[str, int], str] | Mapping[Resource, str]
-    ) -> None:
-        super().__init__()
-        self.left = left
-        self.reasons = reasons
+    left: BoolArray
+    reasons: Mapping[tuple[str, int], str] | Mapping[Resource, str]
+
+
+@frozen(eq=False)
+class _Decided:
+    """A plan that breaks no safety rule, and the memory of its round."""
+
+    plan: RoundPlan
+    state: PolicyState
 
 
 def decide_round(
@@ -107,45 +120,45 @@ def decide_round(
         policy: decides when.
         context: circumstances of the round.
     """
-    context = _without_hearsay(context)
     group = resolve_claims(claims, metadata.resources, metadata.racks, metadata.weights)
-    group = _read_only_group(with_holders_rights(group, context))
-
-    def refused(problems: tuple[str, ...]) -> RoundDecision:
-        return refused_round(group, problems, assignor=assignor, policy=policy, context=context)
-
+    group, context = _with_facts(group, context)
+    bundled = BundledRound.of(group, context, lags, policy)
     placed, reasons = group, dict[tuple[str, int], str]()
-    try:
-        bundled = BundledRound.of(group, context, lags, policy)
-        for _ in range(_ANSWERS_MAX):
-            asked = (placed, context, lags) if bundled is None else bundled.asked
-            try:
-                plan, state, problems = _decided(*asked, assignor, policy)
-                break
-            except _NoRoomError as error:
-                if bundled is not None:
-                    part, why = next(iter(error.reasons.items()))
-                    said = f"leaves out the bundle of {tuple(part)}: {why}"
-                    return refused((f"assignor {assignor.name} {said}",))
-                # For the policy they do not exist: nobody keeps them, and no round waits for them.
-                placed = replaced(placed, assignable=placed.assignable & ~error.left)
-                reasons |= {(name, index): why for (name, index), why in error.reasons.items()}
-        else:
-            return refused((f"assignor {assignor.name} leaves out more with each answer",))
-        if bundled is not None and not problems:
-            plan, state = bundled.opened(plan, state)
-            problems = violations(with_leavers(group), plan)
-    except _UnusableAnswerError as error:
-        return refused((str(error),))
-    if problems:
-        return refused(problems)
+    outcome: _Decided | _Refusal | _NoRoom
+    for _ in range(_ANSWERS_MAX):
+        asked = (placed, context, lags) if bundled is None else bundled.asked
+        outcome = _decided(*asked, assignor, policy)
+        if not isinstance(outcome, _NoRoom) or bundled is not None:
+            break
+        # For the policy they do not exist: nobody keeps them, and no round waits for them.
+        placed = replaced(placed, assignable=placed.assignable & ~outcome.left)
+        context = attrs.evolve(context, facts=facts_of(placed, context))
+        reasons |= {(name, index): why for (name, index), why in outcome.reasons.items()}
+    if bundled is not None and isinstance(outcome, _Decided):
+        outcome = _opened(group, bundled, outcome)
+    if isinstance(outcome, _NoRoom):
+        part, why = next(iter(outcome.reasons.items()))
+        bundle = f"the bundle of {tuple(part)}: {why}"
+        what = "more with each answer" if bundled is None else bundle
+        outcome = _Refusal((f"assignor {assignor.name} leaves out {what}",))
+    if isinstance(outcome, _Refusal):
+        return refused_round(
+            group, outcome.problems, assignor=assignor, policy=policy, context=context
+        )
     left = group.resources.take(group.assignable & ~placed.assignable)
-    records: list[Record] = [round_record(group, plan, assignor, policy, context)]
+    records: list[Record] = [round_record(group, outcome.plan, assignor, policy, context)]
     if left:
         records += _without_room(left, reasons)
     return RoundDecision(
-        group=placed, plan=plan, state=state, records=tuple(records), refused=False
+        group=placed, plan=outcome.plan, state=outcome.state, records=tuple(records), refused=False
     )
+
+
+def _opened(group: GroupSnapshot, bundled: BundledRound, decided: _Decided) -> _Decided | _Refusal:
+    """Return the round of bundles for all their parts."""
+    plan, state = bundled.opened(decided.plan, decided.state)
+    problems = violations(with_leavers(group), plan)
+    return _Refusal(problems) if problems else _Decided(plan, state)
 
 
 def _without_room(
@@ -167,10 +180,29 @@ def _without_room(
 
 def _decided(
     group: GroupSnapshot, context: RoundContext, lags: Lags, assignor: Assignor, policy: Policy
-) -> tuple[RoundPlan, PolicyState, tuple[str, ...]]:
-    """Return the plan, the memory, and the safety rules that the plan violates."""
-    staged, warm, answer = _stage(group, lags, assignor, policy, context)
-    with _asking(f"policy {policy.name}"):
+) -> _Decided | _NoRoom | _Refusal:
+    """Ask policy, assignor, and policy again. Whatever they raise is a problem of the round."""
+    whom = f"assignor {assignor.name}"
+    try:
+        unfit = None if warmup_of(policy) is None else barred(group, assignor)
+        whom = f"policy {policy.name}"
+        context = attrs.evolve(
+            context,
+            warmth=warmth_for(group, context, policy, unfit),
+            has_limits=getattr(assignor, "has_limits", False),
+        )
+        offer = policy.offer(group, context)
+        warming = Warming.of(context, offer)
+        view = _view(group, offer if warming is None else warming.shown, lags)
+        whom = f"assignor {assignor.name}"
+        answer = _answer(assignor, view, read_only(lags.aligned(group.resources)), warming)
+        if isinstance(answer, _NoRoom):
+            return answer
+        whom = f"policy {policy.name}"
+        target = answer if warming is None else warming.target_of(answer)
+        staged = policy.stage(group, read_only(target.copy()), context, offer)
+        warm = None if warming is None else warming.staged(answer, target, staged)
+        staged = staged if warm is None else warm.round_
         moved = misplaced(group, assignor, answer, staged.plan.assigned)
         staged = attrs.evolve(staged, plan=with_answer(staged.plan, answer, moved))
         problems = violations(
@@ -180,9 +212,46 @@ def _decided(
             warmup=warmup_of(policy),
         )
         if problems:  # such a plan may have any form, and nothing can be remembered of it
-            return staged.plan, PolicyState(generation=context.generation, members=()), problems
+            return _Refusal(problems)
         state = with_holders(group, _memory_of(group, context, staged), answer, moved)
-        return staged.plan, state if warm is None else warm.remembered(state), ()
+        return _Decided(staged.plan, state if warm is None else warm.remembered(state))
+    except Exception as error:  # noqa: BLE001 -- of a user's code
+        return _Refusal((f"{whom}: {one_line(error)}",))
+
+
+def _view(group: GroupSnapshot, offer: Offer, lags: Lags) -> GroupSnapshot:
+    """Return the group as the assignor sees it."""
+    arrivals = lags.aligned_arrivals(group.resources)
+    return group.view(
+        owner=read_only(offer.owner.copy()),
+        assignable=read_only(group.assignable & ~offer.withheld_from_assignor),
+        arrivals_per_s=None if arrivals is None else read_only(arrivals),
+    )
+
+
+def _answer(
+    assignor: Assignor, view: GroupSnapshot, lags: Int64Array, warming: Warming | None
+) -> Int32Array | _NoRoom:
+    """Return the assignor's answer, or its second one if that is better for warm members."""
+    answer = _placed(assignor, view, lags)
+    if warming is None or isinstance(answer, _NoRoom):
+        return answer
+    shown = warming.shown_again(answer)
+    if shown is None:
+        return answer
+    second = _placed(assignor, replaced(view, owner=read_only(shown)), lags)
+    return second if isinstance(second, _NoRoom) else warming.better(answer, second)
+
+
+def _placed(assignor: Assignor, view: GroupSnapshot, lags: Int64Array) -> Int32Array | _NoRoom:
+    """Return one answer of the assignor, or what it leaves out."""
+    answer = assignor.assign(view, lags)
+    if not isinstance(answer, Placement):
+        check_target(view, answer)
+        return answer
+    left = view.assignable & view.mask_of(ResourceSet.from_pairs(answer.no_room))
+    check_target(replaced(view, assignable=view.assignable & ~left), answer.target)
+    return _NoRoom(left, answer.no_room) if left.any() else answer.target
 
 
 def refused_round(
@@ -204,7 +273,7 @@ def refused_round(
         policy: its plan is not used.
         context: circumstances of the round.
     """
-    group = with_holders_rights(group, _without_hearsay(context))
+    group, context = _with_facts(group, context)
     warms = warmup_of(policy) is not None
     plan = plan_that_moves_nothing(with_leavers(group) if warms else group)
     if not plan.follow_up:
@@ -221,6 +290,16 @@ def refused_round(
         ),
         refused=True,
     )
+
+
+def _with_facts(group: GroupSnapshot, context: RoundContext) -> tuple[GroupSnapshot, RoundContext]:
+    """Return the group and the circumstances with everything that the memory says about them."""
+    if isinstance(context.facts, RoundFacts) and context.facts.group is group:
+        return group, context
+    context = _without_hearsay(context)
+    told = stopping_claims(group, context)
+    group = _read_only_group(with_holders_rights(group, context, told))
+    return group, attrs.evolve(context, facts=facts_of(group, context, told))
 
 
 def _without_hearsay(context: RoundContext) -> RoundContext:
@@ -245,82 +324,15 @@ def _without_hearsay(context: RoundContext) -> RoundContext:
     return attrs.evolve(context, state=state)
 
 
-def _stage(
-    group: GroupSnapshot, lags: Lags, assignor: Assignor, policy: Policy, context: RoundContext
-) -> tuple[StagedRound, WarmRound | None, Int32Array]:
-    """Return the staged round, its warm-ups, and the assignor's last answer."""
-    with _asking(f"assignor {assignor.name}"):
-        unfit = None if warmup_of(policy) is None else barred(group, assignor)
-    with _asking(f"policy {policy.name}"):
-        context = attrs.evolve(
-            context,
-            warmth=warmth_for(group, context, policy, unfit),
-            has_limits=getattr(assignor, "has_limits", False),
-        )
-        offer = policy.offer(group, context)
-        arrivals = lags.aligned_arrivals(group.resources)
-        if arrivals is not None:
-            read_only(arrivals)
-        warming = Warming.of(context, offer)
-        owner, withheld = offer.owner, offer.withheld_from_assignor
-        if warming is not None:
-            owner, withheld = warming.shown_owner, warming.withheld
-        assignable = group.assignable & ~withheld
-
-    answers: list[Int32Array] = []
-
-    def ask(owner: Int32Array) -> Int32Array:
-        answers.append(_ask(owner))
-        return answers[-1]
-
-    def _ask(owner: Int32Array) -> Int32Array:
-        view = group.view(
-            owner=read_only(owner.copy()),
-            assignable=read_only(assignable.copy()),
-            arrivals_per_s=arrivals,
-        )
-        with _asking(f"assignor {assignor.name}"):
-            answer = assignor.assign(view, read_only(lags.aligned(group.resources)))
-            if not isinstance(answer, Placement):
-                check_target(view, answer)
-                return answer
-            left = view.assignable & view.mask_of(ResourceSet.from_pairs(answer.no_room))
-            check_target(replaced(view, assignable=view.assignable & ~left), answer.target)
-        if left.any():
-            raise _NoRoomError(left, answer.no_room)
-        return answer.target
-
-    if warming is None:
-        answer = target = ask(owner)
-    else:
-        answer, target = warming.aim(ask)
-    with _asking(f"policy {policy.name}"):
-        staged = policy.stage(group, read_only(target.copy()), context, offer)
-        if warming is None:
-            return staged, None, answers[-1]
-        warm = warming.staged(answer, target, staged)
-        return warm.round_, warm, answers[-1]
-
-
 def _memory_of(group: GroupSnapshot, context: RoundContext, staged: StagedRound) -> PolicyState:
     """Return the leader's memory of a round, with the policy's own memory in it."""
     state: object = staged.state  # of any type, because it comes from a user's policy
     if state is None:
-        unclaimed = find_unclaimed(group, context)
+        unclaimed = facts_of(group, context).unclaimed
         state = remember_round(group, context, unclaimed, staged.plan.assigned)
     if not isinstance(state, PolicyState):
         raise TypeError(f"expected a PolicyState, got a {type(state).__name__}")
     return state if staged.memory is None else attrs.evolve(state, memory=staged.memory)
-
-
-@contextmanager
-def _asking(whom: str) -> Iterator[None]:
-    """Attribute errors inside the block to the named assignor or policy."""
-    try:
-        yield
-    except Exception as error:
-        said = " ".join(str(error).split())
-        raise _UnusableAnswerError(f"{whom}: {type(error).__name__}: {said}") from error
 
 
 def _with_running_delay(group: GroupSnapshot, plan: RoundPlan) -> RoundPlan:
@@ -346,7 +358,7 @@ def _state_after_refusal(
     the pause that members know of. Otherwise the next round would treat the group as settled, and
     shares would stay uneven.
     """
-    fresh = remember_round(group, context, find_unclaimed(group, context), assigned)
+    fresh = remember_round(group, context, facts_of(group, context).unclaimed, assigned)
     if context.state is None:
         known = [m.rejoin_in_ms for m in group.members if m.rejoin_in_ms is not None]
         return attrs.evolve(

@@ -16,7 +16,7 @@ from coopgroup.core.model import NOBODY, RoundPlan
 from coopgroup.core.model.named_factories import NamedFactories
 from coopgroup.core.model.options import check_option
 from coopgroup.core.policies.balance import BalanceRule
-from coopgroup.core.policies.facts import find_unclaimed, remember_round
+from coopgroup.core.policies.facts import facts_of, remember_round
 from coopgroup.core.policies.policy import Offer, Policy, StagedRound
 from coopgroup.core.policies.stage import Delays, Ration, offer_round, stage_round
 from coopgroup.core.policies.warmth import Warmup, read_warmup
@@ -285,7 +285,7 @@ class EagerPolicy:
         offer: Offer,  # noqa: ARG002 - the Protocol's
     ) -> StagedRound:
         """Assign the target."""
-        unclaimed = find_unclaimed(group, context)
+        unclaimed = facts_of(group, context).unclaimed
         nothing = np.zeros(len(group.resources), dtype=np.bool_)
         plan = RoundPlan(
             target=target,

@@ -33,10 +33,9 @@ from coopgroup.core.model.group import ReplicaRacks
 from coopgroup.core.model.lags import Lags
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.policies.facts import (
-    find_unclaimed,
+    facts_of,
     remember_round,
     rightful_resources,
-    stopping_claims,
 )
 from coopgroup.core.policies.memory import NO_CLAIMS, Claims, Holdings, PolicyState, RunningWarmups
 from coopgroup.core.policies.warmth import warmup_of
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from coopgroup.core.model import GroupMember, GroupSnapshot, ResourceSet, RoundPlan
     from coopgroup.core.model.group import Float64Array
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
-    from coopgroup.core.policies.facts import Unclaimed
+    from coopgroup.core.policies.facts import RoundFacts
     from coopgroup.core.policies.policy import Policy, RoundContext
 
 
@@ -267,13 +266,18 @@ def _racks_of(racks: ReplicaRacks, chosen: Int64Array) -> ReplicaRacks:
 
 def bundled_context(bundles: Bundles, context: RoundContext) -> RoundContext:
     """Return the circumstances of a round for its bundles."""
+    context = attrs.evolve(context, state=_bundled_state(bundles, context))
+    return attrs.evolve(context, facts=facts_of(bundles.group, context))
+
+
+def _bundled_state(bundles: Bundles, context: RoundContext) -> PolicyState | None:
     state = context.state
     if state is None:
-        return context
+        return None
     known, held = _of(bundles, state.known), _of(bundles, state.holdings.resources)
     group = bundles.group
     warmups, places = _bundled_claims(bundles, state.warmups.pairs)
-    memory = attrs.evolve(
+    return attrs.evolve(
         state,
         known=group.resources.take(known),
         granted=group.resources.take(_of(bundles, state.granted) & ~known),
@@ -293,12 +297,9 @@ def bundled_context(bundles: Bundles, context: RoundContext) -> RoundContext:
         receivers=_bundled_holdings(bundles, state.receivers),
         refused=_bundled_claims(bundles, state.refused)[0],
     )
-    return attrs.evolve(context, state=memory)
 
 
-def opened_plan(
-    bundles: Bundles, context: RoundContext, plan: RoundPlan, unclaimed: Unclaimed
-) -> RoundPlan:
+def opened_plan(bundles: Bundles, facts: RoundFacts, plan: RoundPlan) -> RoundPlan:
     """Return the plan for all parts.
 
     A part that another member still claims, or may own, waits for the rest of its bundle. If a
@@ -306,23 +307,21 @@ def opened_plan(
 
     Args:
         bundles: the bundles of the round.
-        context: circumstances of the round, for all parts.
+        facts: facts of the round, for all parts.
         plan: the plan for the bundles.
-        unclaimed: result of `find_unclaimed` for all parts.
     """
-    group, bundle_of = bundles.whole, bundles.bundle_of
+    group, bundle_of, unclaimed = bundles.whole, bundles.bundle_of, facts.unclaimed
     wanted = plan.assigned[bundle_of]
     # A member that hands over may keep its bundle, but gets no part that it does not own.
     free = ~group.claimed() & ~unclaimed.withheld & group.may_hold(wanted)
     assigned = np.where((group.owner == wanted) | free, wanted, NOBODY).astype(np.int32)
     waits = (wanted != NOBODY) & (assigned == NOBODY)
-    told = stopping_claims(group, context)
     keeps = plan.waiting[bundle_of] & (wanted == NOBODY) & (bundles.sizes[bundle_of] > 1)
     keeps &= (plan.target[bundle_of] == group.owner) & (group.owner != NOBODY)
-    keeps &= ~rightful_resources(group, told)
+    keeps &= ~rightful_resources(group, facts.told)
     assigned[keeps] = group.owner[keeps]
     stops = revoked_claims(group, assigned)
-    stopping = stops & told
+    stopping = stops & facts.told
     follow_up = plan.follow_up or bool((stops & ~stopping).any())
     follow_up = follow_up or bool((waits & unclaimed.withheld).any())
     is_silent = follow_up or bool(stops.any())
@@ -346,11 +345,7 @@ def opened_plan(
 
 
 def opened_state(
-    bundles: Bundles,
-    context: RoundContext,
-    plan: RoundPlan,
-    state: PolicyState,
-    unclaimed: Unclaimed,
+    bundles: Bundles, context: RoundContext, plan: RoundPlan, state: PolicyState
 ) -> PolicyState:
     """Return the memory for all parts.
 
@@ -359,14 +354,14 @@ def opened_state(
         context: circumstances of the round, for all parts.
         plan: the plan for all parts.
         state: the memory of the round for the bundles.
-        unclaimed: result of `find_unclaimed` for all parts.
     """
     group = bundles.whole
+    unclaimed = facts_of(group, context).unclaimed
     held = bundles.group.aligned(state.holdings.resources, state.holdings.holder)
-    facts = remember_round(group, context, unclaimed, plan.assigned, held[bundles.bundle_of])
+    fresh = remember_round(group, context, unclaimed, plan.assigned, held[bundles.bundle_of])
     warmups, places = _opened_claims(bundles, state.warmups.pairs)
     return attrs.evolve(
-        facts,
+        fresh,
         losses=state.losses,
         lost=_opened_holdings(bundles, state.lost),
         moves_due_ms=state.moves_due_ms,
@@ -410,7 +405,7 @@ def _bundled_holdings(bundles: Bundles, holdings: Holdings) -> Holdings:
 
 def _bundled_stopping(bundles: Bundles, context: RoundContext, state: PolicyState) -> Claims:
     """Return the claims to bundles that an earlier round revoked: all claims to their parts."""
-    told = stopping_claims(bundles.whole, context)
+    told = facts_of(bundles.whole, context).told
     if not told.any():
         return NO_CLAIMS
     keys, counts = np.unique(bundles.claim_keys, return_counts=True)
@@ -531,9 +526,8 @@ class BundledRound:
 
     def opened(self, plan: RoundPlan, state: PolicyState) -> tuple[RoundPlan, PolicyState]:
         """Return plan and memory for all parts."""
-        unclaimed = find_unclaimed(self.bundles.whole, self.whole)
-        opened = opened_plan(self.bundles, self.whole, plan, unclaimed)
-        return opened, opened_state(self.bundles, self.whole, opened, state, unclaimed)
+        opened = opened_plan(self.bundles, facts_of(self.bundles.whole, self.whole), plan)
+        return opened, opened_state(self.bundles, self.whole, opened, state)
 
 
 def _whole_numbers(bundles: Bundles, lags: Int64Array) -> Int64Array:

@@ -6,6 +6,7 @@ Three questions about the claims of a group, each answered once:
 - Which claims were revoked by an earlier round, and still exist (`stopping_claims`)?
 - Which resources are unclaimed, and why (`find_unclaimed`)?
 
+The leader asks the last two once a round, and passes the answers on (`RoundFacts`).
 `remember_round` writes the memory from which the next round answers them.
 """
 
@@ -58,7 +59,9 @@ def stopping_claims(group: GroupSnapshot, context: RoundContext) -> BoolArray:
     return claimed
 
 
-def with_holders_rights(group: GroupSnapshot, context: RoundContext) -> GroupSnapshot:
+def with_holders_rights(
+    group: GroupSnapshot, context: RoundContext, stopping: BoolArray
+) -> GroupSnapshot:
     """Return the group with the rights of holders restored against revoked claims.
 
     A member that rejoins before it has stopped a revoked claim makes the claim in the newest
@@ -68,8 +71,8 @@ def with_holders_rights(group: GroupSnapshot, context: RoundContext) -> GroupSna
     Args:
         group: the group, claims resolved.
         context: context of the round.
+        stopping: bool (K,): `stopping_claims` of the group.
     """
-    stopping = stopping_claims(group, context)
     if context.state is None or not stopping.any():
         return group
     positions, claimants = group.claim_resources, group.claim_members
@@ -186,6 +189,51 @@ def departed_members(group: GroupSnapshot, context: RoundContext) -> tuple[str, 
         return ()
     present = set(group.member_ids)
     return tuple(member for member in context.state.members if member not in present)
+
+
+# --- both answers, found once ---------------------------------------------------------------------
+
+
+@frozen(kw_only=True, eq=False)
+class RoundFacts:
+    """The facts of one group in one round; their arrays are read-only.
+
+    A round of bundles has two groups, one of parts and one of bundles, each with its own facts.
+
+    Attributes:
+        group: the group.
+        state: the leader's memory from which the facts follow.
+        told: bool (K,): `stopping_claims`.
+        unclaimed: `find_unclaimed`.
+    """
+
+    group: GroupSnapshot
+    state: PolicyState | None
+    told: BoolArray
+    unclaimed: Unclaimed
+
+
+def facts_of(
+    group: GroupSnapshot, context: RoundContext, told: BoolArray | None = None
+) -> RoundFacts:
+    """Return the leader's facts.
+
+    They are found here if the leader asks for the first time, or if a policy that wraps another one
+    passes it another group or another memory.
+
+    Args:
+        group: the group with K claims.
+        context: context of the round.
+        told: bool (K,): `stopping_claims`, if they were found already.
+    """
+    facts = context.facts
+    if isinstance(facts, RoundFacts) and facts.group is group and facts.state is context.state:
+        return facts
+    told = stopping_claims(group, context) if told is None else told
+    found = find_unclaimed(group, context)
+    for array in (told, found.created, found.lost, found.released, found.withheld):
+        array.flags.writeable = False
+    return RoundFacts(group=group, state=context.state, told=told, unclaimed=found)
 
 
 def remember_round(

@@ -1,7 +1,7 @@
-"""What departed members left behind: who gets it, and how long it waits (Design II).
+"""The losses of a round: who gets the resources of departed members, and how long they wait.
 
-Three parts, in this order: the losses of a round and their resources, the new members that may
-replace departed ones, and the decision about each loss.
+This is Design II. Three parts, in this order: the losses of a round and their resources, the new
+members that may replace departed members, and the decision about each loss.
 """
 
 from __future__ import annotations
@@ -41,24 +41,23 @@ if TYPE_CHECKING:
 #
 # A resource is part of at most one loss. A loss keeps its first deadline. A loss is forgotten when
 # a member claims its resources, not when they are granted. Without rounds members show no claims.
-# If a member was granted a loss and kept it for as long as a loss may wait, it has worked on the
-# resources all that time; its departure is then a new loss.
+# A member may be granted a loss and keep it for as long as a loss may wait. Then the member has
+# worked on the resources all that time, and its departure is a new loss.
 #
 # Theory of operation. A leader that led the last round knows each resource's holder. An unclaimed
 # resource is treated as follows:
 #
-#     holder is present      it gets its own back immediately. It missed its SyncGroup, or was
-#                            fenced and returned with the same member id (KAFKA-9848: not a
-#                            departure)
-#     in a known loss        the loss decides, with its deadline. Exception: a static holder that
-#                            returned with another member id gets its own back. It is no additional
-#                            member, so it would stay without a share if another member got it
-#     holder has departed    a new loss of this holder
-#     holder is unknown      a loss of an unknown owner; this includes every loss for a leader that
-#                            did not lead the last round
-#     holder of a part       if the owner had returned when the part was granted, the departure of
-#                            the part's holder is a new loss, with the deadline of the known one;
-#                            the same if several holders of a loss of an unknown owner departed
+#     holder is present      The holder gets its resource back immediately. It missed its SyncGroup.
+#                            Or it was fenced, and returned with the same member id. Neither is a
+#                            departure (KAFKA-9848).
+#     in a known loss        The loss decides, with its deadline. There are two exceptions. A static
+#                            holder that returned with another member id gets its resource back:
+#                            it does not count as additional, so it would stay without a share.
+#                            The part that a departed member was granted may be a new loss
+#                            (`_parts_lost_again`).
+#     holder has departed    A new loss of this holder.
+#     holder is unknown      A loss of an unknown owner. A leader that did not lead the last round
+#                            knows no other losses.
 
 
 @frozen(kw_only=True, eq=False)
@@ -122,14 +121,14 @@ def remembered_losses(
 ) -> tuple[tuple[Loss, ...], Holdings]:
     """Return what the next round must know about the losses.
 
-    If a part of a loss was granted while the rest waits, the part becomes a loss of its own,
-    because it is proved by its own grant.
+    A part of a loss may be granted while the rest waits. Then the part becomes another loss, with
+    its own time of the grant.
 
     Args:
         group: the group with R resources.
         losses: L losses.
         number: int32 (R,): number of each resource's loss, `NOBODY` for none.
-        waits: bool (R,): which resources wait; the others were granted.
+        waits: bool (R,): whether a resource waits. The other resources were granted.
         now_ms: the leader's clock.
     """
     part = number != NOBODY
@@ -161,12 +160,11 @@ def _of_state(
         for loss in state.losses
     ]
     number[(departed != NOBODY) & np.array([*proved, False])[number]] = NOBODY
-    number[_of_larger_shares(state, departed, number)] = NOBODY
     deadlines = np.full(len(state.members) + 1, context.now_ms + delay_ms)
-    shared = _of_others(state, departed, number)
+    whole, parts = _parts_lost_again(state, departed, number)
     known = np.array([*(loss.deadline_ms for loss in state.losses), 0])
-    np.minimum.at(deadlines, departed[shared], known[number[shared]])
-    number[shared] = NOBODY
+    np.minimum.at(deadlines, departed[parts], known[number[parts]])
+    number[whole | parts] = NOBODY
     departed[number != NOBODY] = NOBODY
     # A static holder is never additional. It would stay without a share if the loss decided.
     holder = np.where(number != NOBODY, returned_numbers(group, state, there)[then], holder)
@@ -186,56 +184,56 @@ def _of_state(
     return [*state.losses, *fresh], number, holder
 
 
-def _of_larger_shares(state: PolicyState, departed: Int32Array, number: Int32Array) -> BoolArray:
-    """Return the resources of known losses that departed members had beside others: bool (R,).
+def _parts_lost_again(
+    state: PolicyState, departed: Int32Array, number: Int32Array
+) -> tuple[BoolArray, BoolArray]:
+    """Return the parts of known losses that are new losses of departed members: bool (R,) twice.
 
-    A member that counted as an owner can get more than the loss. If it departs before it claims
-    anything, its whole share is one new loss. With two losses, two newcomers would each replace a
-    departed member, although only one departed, and both would keep too little.
+    A member was granted a part of a loss in time, and departed before it claimed the part. Usually
+    the old loss goes on. In three cases the part is a new loss of this member:
+
+    - The member had other resources beside the part. Its whole share is one new loss, with a new
+      deadline. With two losses, two newcomers would replace one departed member, and both would
+      keep too little.
+    - The owner of the old loss is unknown, and several members with a part departed. As one loss,
+      all parts would go to one newcomer.
+    - The owner of the old loss was back in that round, and has another part. The owner would get
+      this part, too.
 
     Args:
         state: the leader's memory of a last round with N members.
         departed: int32 (R,): departed holder of each unclaimed resource.
         number: int32 (R,): number of each resource's known loss.
+
+    Returns:
+        The parts of the first case, and the parts of the other two cases. The latter keep the
+        deadline of the old loss.
     """
+    in_time = np.array([*(not loss.given_late for loss in state.losses), False])
+    granted = np.array([*(loss.given_ms is not None for loss in state.losses), False])
+    part = (departed != NOBODY) & in_time[number]
     beside = np.zeros(len(state.members) + 1, dtype=np.bool_)
     beside[departed[(departed != NOBODY) & (number == NOBODY)]] = True
-    in_time = np.array([one.given_ms is not None and not one.given_late for one in state.losses])
-    larger: BoolArray = (number != NOBODY) & beside[departed]
-    larger[larger] = in_time[number[larger]]
-    return larger
+    whole = part & granted[number] & beside[departed]
+    rest = np.flatnonzero(part & ~whole)
+    pairs = np.unique(np.stack([number[rest], departed[rest]]), axis=1)
+    unknown = np.array([*(loss.owner is None for loss in state.losses), False])
+    several = unknown & (np.bincount(pairs[0], minlength=unknown.size) > 1)
+    owner = _owners_then(state)[number[rest]]
+    parts = np.zeros_like(whole)
+    parts[rest] = several[number[rest]] | ((owner != NOBODY) & (owner != departed[rest]))
+    return whole, parts
 
 
-def _of_others(state: PolicyState, departed: Int32Array, number: Int32Array) -> BoolArray:
-    """Return the resources of known losses that are the losses of other members: bool (R,).
-
-    A loss may have been granted as the shares of several members. If one of them departs before it
-    claims anything, its share is a loss of its own, with the same deadline, in two cases:
-
-    - The owner is unknown, and several members departed. As one loss, all shares would go to one
-      newcomer.
-    - The owner was back in that round, and has its share. It would get the other one on top.
-
-    Args:
-        state: the leader's memory of a last round with N members.
-        departed: int32 (R,): departed holder of each unclaimed resource.
-        number: int32 (R,): number of each resource's known loss.
-    """
+def _owners_then(state: PolicyState) -> Int32Array:
+    """Return the number of each loss's owner among the last round's members: int32 (L + 1,)."""
     place_of = {member: place for place, member in enumerate(state.members)}
     place_of_instance = {instance: place_of[member] for member, instance in state.instance_ids}
-    back = [
+    owners = [
         place_of.get(one.owner or "", place_of_instance.get(one.instance_id or "", NOBODY))
         for one in state.losses
     ]
-    late = np.array([*(one.given_late for one in state.losses), True])
-    open_ = np.flatnonzero((departed != NOBODY) & ~late[number])
-    pairs = np.unique(np.stack([number[open_], departed[open_]]), axis=1)
-    unknown = np.array([*(one.owner is None for one in state.losses), False])
-    several = unknown & (np.bincount(pairs[0], minlength=unknown.size) > 1)
-    owner = np.array([*back, NOBODY])[number[open_]]
-    found = np.zeros(number.size, dtype=np.bool_)
-    found[open_] = several[number[open_]] | ((owner != NOBODY) & (owner != departed[open_]))
-    return found
+    return np.array([*owners, NOBODY], dtype=np.int32)
 
 
 def _loss_of_unknown(group: GroupSnapshot, context: RoundContext, delay_ms: int) -> Loss:
@@ -253,11 +251,11 @@ def _loss_of_unknown(group: GroupSnapshot, context: RoundContext, delay_ms: int)
 
 
 # --- new members ----------------------------------------------------------------------------------
-# New members since the last round, and which of them may replace a departed member.
+# The new members since the last round, and the departed members that they may replace.
 #
 # A member with a rightful claim is not new, because it brings its own resources. A member with a
-# static id never replaces another one. A new member that replaces no departed member is additional,
-# and the others make room for it immediately.
+# static id never replaces another member. A new member that replaces no departed member is
+# additional, and the other members make room immediately.
 #
 # A leader that did not lead the last round cannot tell which members are new. It uses the heuristic
 # of Design II: "looking for a member that has no previous assignments (assuming there's enough
@@ -366,7 +364,7 @@ class Newcomers:
         return any(number not in taken for number in newcomers)
 
     def share_out(self, group: GroupSnapshot, orphaned: BoolArray) -> Int32Array:
-        """Give the takers equal parts of the lost resources to which they subscribe.
+        """Give the takers equal parts of the lost resources, as far as they subscribe.
 
         Args:
             group: the group with R resources.
@@ -397,7 +395,7 @@ class NewcomerQueue:
     """A queue of new members; each replaces at most one departed member.
 
     Attributes:
-        fits: by class, bool (L,): losses to which the class fully subscribes.
+        fits: by class, bool (L,): whether the class subscribes to all resources of a loss.
         queues: by class, numbers of its new members, ascending; some may already be taken.
         of_client: the same by client id and class, for members whose id contains the client id.
         statics: by class, numbers of new members with a static id, ascending.
@@ -490,13 +488,12 @@ def _holds_nothing(group: GroupSnapshot) -> BoolArray:
 # Decide who gets the resources of departed members, and whether they still wait (Design II).
 #
 # A loss never waits for a present member. A new member replaces at most one departed member. The
-# deadline of a loss ends its wait, whatever happens meanwhile. Module `cases` finds the losses, and
-# sets their deadlines.
+# deadline of a loss always ends its wait. `find_cases` finds the losses and sets their deadlines.
 
 
 @frozen(kw_only=True, eq=False)
 class Losses:
-    """What a round must know about losses, in a group with R resources.
+    """The decision about all losses of a round, in a group with R resources.
 
     Attributes:
         restored_to: int32 (R,): member that gets an unclaimed resource because it is, or counts as,
@@ -617,8 +614,8 @@ def _decide(
     If warm members took a part of a loss, its owner or replacement gets the rest and is additional.
 
     Returns:
-        The receiver of each loss, int32 (L + 1,); whether it waits, bool (L + 1,) (the last entry
-        of each means no loss); and the members that are not additional.
+        The receiver of each loss, int32 (L + 1,). Whether the loss waits, bool (L + 1,). The last
+        entries mean no loss. Third, the members that are not additional.
     """
     given = np.full(len(cases.losses) + 1, NOBODY, dtype=np.int32)
     waiting = np.zeros(len(cases.losses) + 1, dtype=np.bool_)
@@ -650,8 +647,8 @@ def _who_returns(
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Return the present owners by loss, and new members that replace owners without a static id.
 
-    New members of the same client come first, so that each process of a restarting batch gets its
-    own resources back; then the others, in the order of losses.
+    New members of the same client come first: each process of a restarting batch gets its own
+    resources back. The other new members follow, in the order of losses.
     """
     owners: dict[int, int] = {}
     for position in positions:

@@ -47,6 +47,8 @@ class RoundContext:
         after_broker: whether the group coordinator assigned before (KIP-848); no owner is lost.
         round_generation: generation of the round; None if unknown.
         rebalance_timeout_ms: the leader's own `max.poll.interval.ms`; None if unknown.
+        facts: what the leader has found out about the group (`facts.RoundFacts`); None if nothing
+            yet.
         warmth: who is warm or cold for which resource; None in a round without warm-ups.
         has_limits: whether the assignor may leave members without resources on purpose.
     """
@@ -61,6 +63,7 @@ class RoundContext:
     after_broker: bool = False
     round_generation: int | None = None
     rebalance_timeout_ms: int | None = None
+    facts: object = None
     warmth: Warmth | None = None
     has_limits: bool = False
 

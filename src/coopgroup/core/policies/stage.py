@@ -18,12 +18,11 @@ from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.policies.balance import lag_moves
 from coopgroup.core.policies.facts import (
     Unclaimed,
-    find_unclaimed,
+    facts_of,
     may_keep,
     offered_owner,
     remember_round,
     rightful_resources,
-    stopping_claims,
 )
 from coopgroup.core.policies.losses import Losses, follow_losses
 from coopgroup.core.policies.memory import Holdings, member_numbers
@@ -325,18 +324,17 @@ def _remaining_ms(until_ms: int | None, now_ms: int) -> int | None:
 
 
 def _look(group: GroupSnapshot, context: RoundContext, delays: Delays) -> _Outlook:
-    unclaimed = find_unclaimed(group, context)
-    losses = follow_losses(group, context, unclaimed, delays.loss_ms)
-    told = stopping_claims(group, context)
+    facts = facts_of(group, context)
+    losses = follow_losses(group, context, facts.unclaimed, delays.loss_ms)
     if context.warmth is not None:
-        owner = _offered(group, told, losses)
+        owner = _offered(group, facts.told, losses)
         losses = losses.without(
             group, taken_over(context.warmth, owner, losses.waits), context.now_ms
         )
     return _Outlook(
-        unclaimed=unclaimed,
+        unclaimed=facts.unclaimed,
         losses=losses,
-        told=told,
+        told=facts.told,
         initial_until_ms=_initial_until_ms(group, context, delays.initial_ms),
     )
 

@@ -12,7 +12,8 @@ A round with warm-ups, step by step:
 1. `warmth_of` collects the facts: warm members, running warm-ups, planned receivers, and members
    that hand over (module `warmth`).
 2. A free resource goes to a warm member. A lost one then does not wait for its owner.
-3. `ask_for_warm`: the assignor answers. It sees running warm-ups as done, so that they are kept.
+3. The assignor answers, and perhaps once more (`shown_again`): it sees running warm-ups as done, so
+   that they are kept.
 4. `held_moves`: a move to a cold member is held back, and the member warms up.
 5. Module `standbys` chooses the members that stay warm beside the owner.
 6. `Warming` has the order of these steps, the limits, and the memory for the next round.
@@ -29,24 +30,12 @@ import numpy as np
 from attrs import frozen
 
 from coopgroup.core.model import EMPTY, NOBODY
-from coopgroup.core.model.positions import ABSENT, positions_in
-from coopgroup.core.policies.facts import may_keep, rightful_resources, stopping_claims
-from coopgroup.core.policies.memory import member_numbers
-
-if TYPE_CHECKING:
-    from coopgroup.core.model import GroupSnapshot
-    from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
-    from coopgroup.core.policies.memory import PolicyState
-    from coopgroup.core.policies.policy import RoundContext
-    from coopgroup.core.policies.warmth import Warmup
-
-
-from typing import TYPE_CHECKING
-
 from coopgroup.core.model.plan import revoked_claims
-from coopgroup.core.policies.facts import find_unclaimed, remember_round
-from coopgroup.core.policies.memory import Holdings, RunningWarmups
+from coopgroup.core.model.positions import ABSENT, positions_in
+from coopgroup.core.policies.facts import facts_of, may_keep, remember_round, rightful_resources
+from coopgroup.core.policies.memory import Holdings, RunningWarmups, member_numbers
 from coopgroup.core.policies.moves import less_even
+from coopgroup.core.policies.policy import Offer
 from coopgroup.core.policies.standbys import Slots, Standbys
 from coopgroup.core.policies.warmth import (
     NO_KEYS,
@@ -67,12 +56,10 @@ from coopgroup.core.policies.warmth import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from coopgroup.core.model import GroupSnapshot, RoundPlan
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
     from coopgroup.core.policies.memory import PolicyState
-    from coopgroup.core.policies.policy import Offer, Policy, RoundContext, StagedRound
+    from coopgroup.core.policies.policy import Policy, RoundContext, StagedRound
 
 
 # --- the facts of a round -------------------------------------------------------------------------
@@ -98,7 +85,7 @@ def warmth_of(
         warm = warm[~barred[members_of(group, warm), resources_of(group, warm)]]
     owned = group.owner[resources_of(group, warm)] == members_of(group, warm)
     running, since_ms, refused = _remembered(group, context, takes_part, warm, barred)
-    told = rightful_resources(group, stopping_claims(group, context))
+    told = rightful_resources(group, facts_of(group, context).told)
     kept_group = with_leavers(group)
     keeps = may_keep(kept_group) & ~told
     receivers = _receivers(group, context.state)
@@ -249,34 +236,6 @@ def with_leavers(group: GroupSnapshot) -> GroupSnapshot:
 _REPLACED_MAX: Final = 64  # cancelled moves for which another resource is looked up in one round
 
 
-def ask_for_warm(
-    warmth: Warmth, shown: Int32Array, refused: Int64Array, ask: Callable[[Int32Array], Int32Array]
-) -> Int32Array:
-    """Return the assignor's better answer.
-
-    Args:
-        warmth: facts of the round with R resources.
-        shown: int32 (R,): the owners that the assignor sees.
-        refused: pairs that must not warm up.
-        ask: asks the assignor, given the owners that it sees: int32 (R,) to int32 (R,).
-
-    Returns:
-        int32 (R,): the target.
-    """
-    first = ask(shown)
-    moves = _moves_of(warmth, first, refused)
-    exchanged = moves.move & ~moves.settled
-    if not exchanged.any():
-        return first
-    instead = _instead(warmth, first, exchanged, refused)
-    if not instead.size:
-        return first
-    done = np.where(moves.settled, first, shown)
-    done[resources_of(warmth.group, instead)] = members_of(warmth.group, instead)
-    second = ask(done.astype(np.int32))
-    return second if _moves_of(warmth, second, refused).cost < moves.cost else first
-
-
 @frozen(kw_only=True, eq=False)
 class _Moves:
     """The moves of a target: bool (R,) each.
@@ -292,10 +251,10 @@ class _Moves:
     cost: tuple[int, int, int, int]
 
 
-def _moves_of(warmth: Warmth, target: Int32Array, refused: Int64Array) -> _Moves:
+def _moves_of(warmth: Warmth, target: Int32Array) -> _Moves:
     move = warmth.keeps & (target != NOBODY) & (target != warmth.group.owner)
     cold = move & warmth.is_cold(target)
-    refuses = cold & warmth.are_among(refused, target)
+    refuses = cold & warmth.are_among(warmth.cancelled, target)
     new = cold & ~warmth.are_among(warmth.running, target)
     return _Moves(
         move=move,
@@ -304,9 +263,7 @@ def _moves_of(warmth: Warmth, target: Int32Array, refused: Int64Array) -> _Moves
     )
 
 
-def _instead(
-    warmth: Warmth, target: Int32Array, exchanged: BoolArray, refused: Int64Array
-) -> Int64Array:
+def _instead(warmth: Warmth, target: Int32Array, exchanged: BoolArray) -> Int64Array:
     """Return the moves to show as done, at most one for each exchanged move."""
     group = warmth.group
     members = len(group.members)
@@ -318,13 +275,13 @@ def _instead(
             planned[holds(warmth.warm, planned)],
             planned[holds(warmth.running, planned) & ~holds(warmth.warm, planned)],
             warmth.warm[~holds(planned, warmth.warm)],
-            _replacements(warmth, target, exchanged, refused),
+            _replacements(warmth, target, exchanged),
         ]
     )
     resources = resources_of(group, candidates)
     owners, receivers = group.owner[resources], members_of(group, candidates)
     fits = warmth.keeps[resources] & (target[resources] == owners) & (receivers != owners)
-    fits &= (gives[owners] > 0) & (gets[receivers] > 0) & ~holds(refused, candidates)
+    fits &= (gives[owners] > 0) & (gets[receivers] > 0) & ~holds(warmth.cancelled, candidates)
     left, left_for = gives.tolist(), gets.tolist()
     chosen: dict[int, int] = {}
     open_ = sum(left)
@@ -344,12 +301,12 @@ def _instead(
     return np.array(sorted(chosen.values()), dtype=np.int64)
 
 
-def _replacements(
-    warmth: Warmth, target: Int32Array, exchanged: BoolArray, refused: Int64Array
-) -> Int64Array:
+def _replacements(warmth: Warmth, target: Int32Array, exchanged: BoolArray) -> Int64Array:
     """Return other resources of the owners whose moves to a member were cancelled."""
     group = warmth.group
-    cancelled = np.flatnonzero(exchanged & warmth.are_among(refused, target))[:_REPLACED_MAX]
+    cancelled = np.flatnonzero(exchanged & warmth.are_among(warmth.cancelled, target))[
+        :_REPLACED_MAX
+    ]
     pairs = sorted(
         set(zip(group.owner[cancelled].tolist(), target[cancelled].tolist(), strict=True))
     )
@@ -357,7 +314,7 @@ def _replacements(
     for owner, receiver in pairs:
         stays = np.flatnonzero(warmth.keeps & (group.owner == owner) & (target == owner))
         keys = pair_keys(group, stays, np.full_like(stays, receiver))
-        keys = keys[subscribes(group, keys) & ~holds(refused, keys)]
+        keys = keys[subscribes(group, keys) & ~holds(warmth.cancelled, keys)]
         found.append(keys[:_REPLACED_MAX])
     return np.concatenate(found)
 
@@ -429,10 +386,10 @@ def _taken_back(
     receiver: Int32Array,
 ) -> StagedRound:
     """Leave resources with their owners, and bring the plan and the memory up to date."""
-    plan, state = staged.plan, staged.state
+    plan, state, facts = staged.plan, staged.state, facts_of(group, context)
     assigned = np.where(back, group.owner, plan.assigned).astype(np.int32)
     stops = revoked_claims(group, assigned)
-    stopping = stops & stopping_claims(group, context)
+    stopping = stops & facts.told
     # Without a stop or a free resource a follow-up round would find the same group, without end.
     moves_on = (stops & ~stopping).any() or (plan.waiting & ~group.claimed()).any()
     rejoin_in_ms = plan.rejoin_in_ms
@@ -450,11 +407,16 @@ def _taken_back(
         stopping=stopping,
         rejoin_in_ms=None if follow_up else rejoin_in_ms,
     )
-    return attrs.evolve(
-        staged,
-        plan=plan,
-        state=None if state is None else _memory_after(group, context, plan, state, back),
-    )
+    if state is not None:
+        fresh = remember_round(group, context, facts.unclaimed, assigned)
+        state = attrs.evolve(
+            state,
+            holdings=fresh.holdings,
+            released=fresh.released,
+            stopping=fresh.stopping,
+            planned=state.planned | group.resources.take(back),
+        )
+    return attrs.evolve(staged, plan=plan, state=state)
 
 
 def _puts_off(plan: RoundPlan) -> bool:
@@ -463,32 +425,15 @@ def _puts_off(plan: RoundPlan) -> bool:
     return bool(plan.lost.any() or (forming is not None and forming.any()))
 
 
-def _memory_after(
-    group: GroupSnapshot,
-    context: RoundContext,
-    plan: RoundPlan,
-    state: PolicyState,
-    back: BoolArray,
-) -> PolicyState:
-    """Return the memory of a round that left resources with their owners."""
-    facts = remember_round(group, context, find_unclaimed(group, context), plan.assigned)
-    return attrs.evolve(
-        state,
-        holdings=facts.holdings,
-        released=facts.released,
-        stopping=facts.stopping,
-        planned=state.planned | group.resources.take(back),
-    )
-
-
 # --- the round ------------------------------------------------------------------------------------
 # `Warming`: a round with warm-ups, around any assignor and any policy.
 #
-# The leader calls three steps, between the calls of policy and assignor:
+# The leader calls these steps, between the calls of policy and assignor:
 #
-# 1. `shown_owner` and `withheld`: the assignor's view.
-# 2. `aim`: the target, with running warm-ups and warm members preferred.
-# 3. `staged`: the policy's round without moves to cold members, and the warm-ups of the plan.
+# 1. `shown`: the assignor's view.
+# 2. `shown_again` and `better`: its second view, and the better of its two answers.
+# 3. `target_of`: the target, with warm members preferred.
+# 4. `staged`: the policy's round without moves to cold members, and the warm-ups of the plan.
 #
 # Limits of cold warm-ups: those of moves come first, running ones before new ones, each by
 # resource; then those of standbys in the same order. A member that is kept warm does not count.
@@ -525,28 +470,43 @@ class Warming:
         return cls(warmth=warmth, context=context, offer=offer, taken=taken)
 
     @property
-    def shown_owner(self) -> Int32Array:
-        """The owners as the assignor should see them: int32 (R,)."""
-        return shown_owner(self.warmth, self.offer.owner, self.taken)
+    def shown(self) -> Offer:
+        """The offer as the assignor should see it."""
+        return Offer(
+            owner=shown_owner(self.warmth, self.offer.owner, self.taken),
+            withheld_from_assignor=self.offer.withheld_from_assignor & ~self.taken,
+        )
 
-    @property
-    def withheld(self) -> BoolArray:
-        """The resources that the assignor may not place: bool (R,)."""
-        return self.offer.withheld_from_assignor & ~self.taken
-
-    def aim(self, ask: Callable[[Int32Array], Int32Array]) -> tuple[Int32Array, Int32Array]:
-        """Return the assignor's answer, and the final target: int32 (R,) each.
+    def shown_again(self, answer: Int32Array) -> Int32Array | None:
+        """Return the owners for a second question to the assignor: int32 (R,).
 
         Args:
-            ask: asks the assignor, given the owners that it sees.
+            answer: int32 (R,): its answer to the first one.
+
+        Returns:
+            None if a second answer cannot be better.
         """
+        moves = _moves_of(self.warmth, answer)
+        exchanged = moves.move & ~moves.settled
+        instead = _instead(self.warmth, answer, exchanged) if exchanged.any() else NO_KEYS
+        if not instead.size:
+            return None
+        group, done = self.warmth.group, np.where(moves.settled, answer, self.shown.owner)
+        done[resources_of(group, instead)] = members_of(group, instead)
+        return done.astype(np.int32)
+
+    def better(self, first: Int32Array, second: Int32Array) -> Int32Array:
+        """Return the better one of two answers of the assignor."""
+        return min(first, second, key=lambda answer: _moves_of(self.warmth, answer).cost)
+
+    def target_of(self, answer: Int32Array) -> Int32Array:
+        """Return the assignor's answer with free resources given to warm members: int32 (R,)."""
         warmth, state = self.warmth, self.context.state
-        answer = ask_for_warm(warmth, self.shown_owner, warmth.cancelled, ask)
         returns = (self.offer.owner != NOBODY) & ~self.taken
         released = np.zeros_like(returns)
         if state is not None:
             released = warmth.group.mask_of(state.released)
-        return answer, given_to_warm(warmth, answer, returns, released)
+        return given_to_warm(warmth, answer, returns, released)
 
     def staged(self, answer: Int32Array, target: Int32Array, staged: StagedRound) -> WarmRound:
         """Return the round with its warm-ups.

@@ -50,7 +50,6 @@ from coopgroup.core.session.deciding import (
     RebalanceLags,
     RoundDecided,
     lead_round,
-    one_line,
 )
 from coopgroup.core.session.overdue import overdue_claims
 from coopgroup.core.session.own_rounds import LookOver, SeenTopics
@@ -71,6 +70,7 @@ from coopgroup.core.session.stepping import (
     session_deadline_ms,
     step,
 )
+from coopgroup.errors import one_line
 
 __all__ = [
     "CheckLags",

@@ -1,12 +1,15 @@
 """Decide a round with any assignor and policy.
 
 A round is always answered. If anything cannot be read, looked up or decided, the answer is the
-round that moves nothing.
+round that moves nothing. Errors of assignors and policies are values in the decision (`leader`).
+`lead_round` is the net for all other errors: it tries one answer after another.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import attrs
 from attrs import frozen
@@ -22,6 +25,7 @@ from coopgroup.core.leader import (
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.protocol.kafka_protocols import kafka_protocol
 from coopgroup.core.session.balancing import watch_of
+from coopgroup.errors import one_line
 
 if TYPE_CHECKING:
     from coopgroup.core.assignors.base import Assignor
@@ -109,6 +113,10 @@ class RebalanceLags:
         return RebalanceLags(lags=lags, goes_on_in=outcome.generation + 1 if goes_on else None)
 
 
+_Answer: TypeAlias = Callable[[str], RoundDecided]
+"""Makes a round, given the reason if it moves nothing."""
+
+
 def lead_round(
     duty: DecideRound,
     request: RoundRequest | None,
@@ -133,90 +141,80 @@ def lead_round(
         policy: decides when.
         failure: why there is no metadata, or no request, for the record.
     """
-    context = attrs.evolve(duty.context, lags=lags)
-    foreign = kafka_protocol(context.protocol)
-    if foreign is not None:
-        decision = _led_as_kafka(duty, request, foreign, metadata, failure)
-        return RoundDecided(generation=duty.generation, decision=decision, number=duty.number)
-    if request is not None and metadata is not None:
+    foreign = kafka_protocol(duty.context.protocol)
+    if foreign is None:
+        answers = _answers(duty, request, metadata, lags, assignor, policy)
+    else:
+        answers = _answers_as_kafka(duty, request, foreign, metadata)
+    *others, last = answers
+    for answer in others:
         try:
-            decision = lead(
-                request,
-                metadata,
-                NO_LAGS if lags is None else lags,
-                assignor=assignor,
-                policy=policy,
-                context=context,
-            )
-            watch = watch_of(decision, context, assignor, policy)
-            return RoundDecided(
-                generation=duty.generation, decision=decision, number=duty.number, watch=watch
-            )
+            return answer(failure)
         except Exception as error:  # noqa: BLE001 -- a round is always answered
             failure = one_line(error)
-    decision = _refused(duty, request, metadata, _named(assignor), _named(policy), failure)
-    return RoundDecided(generation=duty.generation, decision=decision, number=duty.number)
+    return last(failure)
 
 
-def _led_as_kafka(
+def _answers_as_kafka(
     duty: DecideRound,
     request: RoundRequest | None,
     protocol: KafkaProtocol,
     metadata: TopicMetadata | None,
-    failure: str,
-) -> RoundDecision:
-    try:
-        return lead_kafka_round(
-            duty.members, request, protocol, metadata, context=duty.context, failure=failure
+) -> list[_Answer]:
+    """Return the answers to try: with the memory, and without it if it cannot be read."""
+
+    def decided(context: RoundContext, failure: str) -> RoundDecided:
+        decision = lead_kafka_round(
+            duty.members, request, protocol, metadata, context=context, failure=failure
         )
-    except Exception as error:  # noqa: BLE001 -- a memory that is none, say
-        forgetful = attrs.evolve(duty.context, state=None)
-        return lead_kafka_round(
-            duty.members, request, protocol, metadata, context=forgetful, failure=one_line(error)
-        )
+        return _outcome(duty, decision)
+
+    return [partial(decided, one) for one in (duty.context, attrs.evolve(duty.context, state=None))]
 
 
-def one_line(error: BaseException) -> str:
-    """Return an exception as one line for a record."""
-    try:
-        said = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 -- an exception of a user may fail to say what it is
-        said = "…"
-    return f"{type(error).__name__}: {said}"
-
-
-def _refused(
+def _answers(
     duty: DecideRound,
     request: RoundRequest | None,
     metadata: TopicMetadata | None,
-    assignor: _Named,
-    policy: _Named,
-    reason: str,
-) -> RoundDecision:
-    """Return the round that moves nothing, from the usable part of the input."""
-    nobody = RoundRequest(claims=(), topics=())
-    nothing = TopicMetadata(resources=ResourceSet())
+    lags: Lags | None,
+    assignor: Assignor,
+    policy: Policy,
+) -> list[_Answer]:
+    """Return the answers to try: the decided round, then refused ones from less and less input."""
     forgetful = attrs.evolve(duty.context, state=None)
+    fallback = partial(
+        fallback_round,
+        assignor=cast("Assignor", _named(assignor)),
+        policy=cast("Policy", _named(policy)),
+    )
 
-    def answer(
-        request: RoundRequest, metadata: TopicMetadata | None, context: RoundContext
-    ) -> RoundDecision:
-        return fallback_round(
-            request,
-            metadata,
-            assignor=cast("Assignor", assignor),
-            policy=cast("Policy", policy),
-            context=context,
-            reason=reason,
-        )
+    def decided(request: RoundRequest, metadata: TopicMetadata, _: str) -> RoundDecided:
+        context = attrs.evolve(duty.context, lags=lags)
+        known = NO_LAGS if lags is None else lags
+        decision = lead(request, metadata, known, assignor=assignor, policy=policy, context=context)
+        return _outcome(duty, decision, watch_of(decision, context, assignor, policy))
 
+    def refused(
+        request: RoundRequest, metadata: TopicMetadata | None, context: RoundContext, reason: str
+    ) -> RoundDecided:
+        return _outcome(duty, fallback(request, metadata, context=context, reason=reason))
+
+    answers: list[_Answer] = []
     if request is not None:
-        for known, context in ((metadata, duty.context), (None, forgetful)):
-            try:
-                return answer(request, known, context)
-            except Exception:  # noqa: BLE001, S112 -- a memory that is none, say
-                continue
-    return answer(nobody, nothing, forgetful)
+        if metadata is not None:
+            answers.append(partial(decided, request, metadata))
+        answers.append(partial(refused, request, metadata, duty.context))
+        answers.append(partial(refused, request, None, forgetful))
+    nobody, nothing = RoundRequest(claims=(), topics=()), TopicMetadata(resources=ResourceSet())
+    return [*answers, partial(refused, nobody, nothing, forgetful)]
+
+
+def _outcome(
+    duty: DecideRound, decision: RoundDecision, watch: LagWatch | None = None
+) -> RoundDecided:
+    return RoundDecided(
+        generation=duty.generation, decision=decision, number=duty.number, watch=watch
+    )
 
 
 @frozen(kw_only=True)

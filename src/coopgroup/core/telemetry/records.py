@@ -296,17 +296,20 @@ class WarmupsChanged:
 
 @frozen(kw_only=True)
 class WorkFailed:
-    """A callback of a group of named resources raised; the host retries it. Written by the host.
+    """A callback of a group of named resources raised. Written by the host.
 
     Attributes:
-        action: "start", "stop", "lost", "warm" or "cool"; the last two are not repeated.
+        action: "start", "stop", "lost" or "change", which the host repeats; "warm" or "cool", which
+            it does not.
         attempts: number of attempts in a row.
+        permanent: whether a start has failed permanently (`StartFailed`).
     """
 
     resources: ResourceSet
     action: str
     error: str
     attempts: int
+    permanent: bool = False
 
 
 @frozen(kw_only=True)
@@ -324,6 +327,7 @@ class MemberReported:
         revoking: owned, and being stopped.
         warming: state that is being restored.
         warm: warm for a later owner, or as a standby.
+        failed: owned, and not running, because their start has failed permanently.
     """
 
     state: str
@@ -334,6 +338,7 @@ class MemberReported:
     revoking: ResourceSet = EMPTY
     warming: ResourceSet = EMPTY
     warm: ResourceSet = EMPTY
+    failed: ResourceSet = EMPTY
 
 
 # Only a host that controls processes, such as the simulator, writes the following records.

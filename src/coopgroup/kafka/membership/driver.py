@@ -97,7 +97,12 @@ from coopgroup.kafka.membership.group_events import GroupEvents, outcome_event
 from coopgroup.kafka.membership.group_metadata import Fence
 from coopgroup.kafka.membership.identity import IdentitySlot, take_slot
 from coopgroup.kafka.membership.leading import LagWatcher, RoundLeader
-from coopgroup.kafka.membership.ports import Application, RoundLookup, Watcher
+from coopgroup.kafka.membership.ports import (
+    Application,
+    ResourceApplication,
+    RoundLookup,
+    Watcher,
+)
 from coopgroup.kafka.membership.supervised import Supervision, supervision
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.work_meter import WorkMeter
@@ -218,7 +223,7 @@ class GroupDriver:
     sink: TelemetrySink
     slot: IdentitySlot | None = None
     inbox: ApplicationInbox = field(factory=ApplicationInbox)
-    application: Application | None = None
+    application: ResourceApplication | None = None
     read: Callable[[Sequence[JoinedMember]], RoundRequest] = read_members
     complete: Callable[[RoundDecided], RoundDecided] | None = None
     meter: WorkMeter = field(factory=WorkMeter)

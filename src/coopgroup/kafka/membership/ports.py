@@ -6,7 +6,7 @@ group's thread and the leader know only the interfaces.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeAlias
 
 from coopgroup.core.leader import Lags, TopicMetadata
@@ -18,7 +18,7 @@ from coopgroup.core.member.effects import (
     LoseResources,
     RevokeResources,
 )
-from coopgroup.core.model import ResourceSet
+from coopgroup.core.model import Resource, ResourceSet
 
 Notice: TypeAlias = (
     GrantResources | RevokeResources | LoseResources | BeginWarmups | CancelWarmups | FailMember
@@ -39,6 +39,14 @@ class Application(Protocol):
 
     def wake(self) -> None:
         """Check the clock: the time given to `GroupDriver.remind` has come."""
+        ...
+
+
+class ResourceApplication(Application, Protocol):
+    """The application of a group of named resources; it takes notices immediately."""
+
+    def failed(self) -> Mapping[Resource, str]:
+        """Return the resources whose start has failed permanently, and why; for any thread."""
         ...
 
 

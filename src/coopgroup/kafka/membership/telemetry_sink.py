@@ -212,6 +212,8 @@ class TelemetrySink:
         if not is_heard(level):
             return
         fields = {one.name: _short(getattr(record, one.name)) for one in attrs.fields(type(record))}
+        if isinstance(record, WorkFailed):  # it is of one resource, and a reader must know which
+            fields["resources"] = record.resources.to_dict()
         with suppress(Exception):  # as in `warn`
             self._log(level, to_json(envelope)["kind"], generation=envelope.generation, **fields)
 

@@ -35,10 +35,10 @@ from attrs import define, field
 from coopgroup.core.member import Member
 from coopgroup.core.member.error_actions import error_name
 from coopgroup.core.member.transitions import AT_WORK, MemberState
-from coopgroup.core.model import EMPTY
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import Coordinator
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.membership.ports import Application
+from coopgroup.kafka.membership.ports import ResourceApplication
 from coopgroup.kafka.membership.telemetry_writer import TelemetryWriter
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.rpc.outcomes import TransportFailure
@@ -251,7 +251,7 @@ class Reporter(Protocol):
         ...
 
     @property
-    def application(self) -> Application | None:
+    def application(self) -> ResourceApplication | None:
         """Return the application of a group of named resources, which does not poll; else None."""
         ...
 
@@ -305,8 +305,10 @@ def report_of(reporter: Reporter, now: float, interval_ms: int) -> MemberReporte
     """
     member, rate_per_s = reporter.member, reporter.meter.rate_per_s
     lease_s, warmups = reporter.lease_until_s - now, member.next_join.warmups
-    since_poll_ms = -1
-    if reporter.application is None:
+    since_poll_ms, failed = -1, EMPTY
+    if reporter.application is not None:
+        failed = ResourceSet.from_pairs(reporter.application.failed())
+    else:
         since_poll_ms = round(1000 * max(0.0, now - reporter.polled_at_s))
     return MemberReported(
         state=member.state.value,
@@ -317,4 +319,5 @@ def report_of(reporter: Reporter, now: float, interval_ms: int) -> MemberReporte
         revoking=member.revocation.pending,
         warming=EMPTY if warmups is None else warmups.begun - warmups.warm,
         warm=EMPTY if warmups is None else warmups.warm & warmups.wanted,
+        failed=failed,
     )

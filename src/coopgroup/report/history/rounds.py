@@ -146,10 +146,15 @@ def _decisions(record: RoundDecided, known: ResourceSet) -> Iterator[str]:
         yield f"{_of(forgotten)} had an owner that this leader does not know: granted at once."
     if free:
         yield f"{_of(free)} {_were(free)} free: granted."
-    if record.revoked:
+    if deleted := record.revoked & record.gone:
         yield (
-            f"{_of(record.revoked)} belong{_s(record.revoked)} elsewhere by the target: "
-            f"{_their(record.revoked)} owners stop first."
+            f"{_of(deleted)} no longer exist{_s(deleted)}, or no member subscribes to "
+            f"{_them(deleted)}: {_their(deleted)} owner stops {_them(deleted)}."
+        )
+    if moved := record.revoked - record.gone:
+        yield (
+            f"{_of(moved)} leave{_s(moved)} {_their(moved)} owner by the target: "
+            "the owner stops first."
         )
     if record.waiting - record.revoked:
         rest = record.waiting - record.revoked

@@ -4,7 +4,15 @@ import attrs
 import numpy as np
 import pytest
 
-from coopgroup.assignors import NOBODY, Assignor, GroupSnapshot, Placement, PlacementAssignor
+from coopgroup.assignors import (
+    NOBODY,
+    Assignor,
+    GroupMember,
+    GroupSnapshot,
+    Placement,
+    PlacementAssignor,
+    ResourceToPlace,
+)
 from coopgroup.core.assignors.declining import Passing, refusals
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
@@ -68,7 +76,35 @@ def test_resource_that_all_decline_has_no_owner() -> None:
         *(claim(name, {}, declined=ResourceSet({"T": [1]})) for name in "ab"),
     )
     assert placed(Fixed(0), given) == ([0, NOBODY], {("T", 1): "all members decline it"})
-    assert placed(PlacementAssignor(), given)[1] == {("T", 1): "it fits no member"}
+
+
+def test_reason_of_a_placement_counts_the_members_that_declined() -> None:
+    class Odd(PlacementAssignor):
+        """Only `e` may run 5, and `e` has no places."""
+
+        def fits(self, member: GroupMember, resource: ResourceToPlace) -> bool:
+            return (member.member_id == "e") == (resource.index == 5)
+
+        def places(self, member: GroupMember) -> int:
+            return 0
+
+    numbers = {"a": [1, 2, 3, 5], "b": [1, 2], "c": [1, 2], "d": [1], "e": [4]}
+    members = (claim(one, {}, declined=ResourceSet({"T": numbers[one]})) for one in numbers)
+    reasons = placed(Odd(), group_of({"T": range(6)}, *members))[1]
+    assert reasons == {
+        ("T", 0): "all 4 that fit are full",
+        ("T", 1): "all 4 that fit declined it",
+        ("T", 2): "the member that it fits is full, and 3 declined it",
+        ("T", 3): "all 3 that fit are full, and 1 declined it",
+        ("T", 4): "all 4 that fit are full",  # it does not fit the member that declined it
+        ("T", 5): "the member that it fits is full",
+    }
+    alone = claim("e", {}, declined=ResourceSet({"T": [5]}))
+    reasons = placed(Odd(), group_of({"T": range(4, 6)}, alone))[1]
+    assert reasons == {
+        ("T", 4): "it fits no member",
+        ("T", 5): "the member that it fits declined it",
+    }
 
 
 def test_declined_resource_of_an_assignor_with_limits_has_no_room() -> None:

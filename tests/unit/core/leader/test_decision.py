@@ -9,7 +9,13 @@ from attrs import frozen
 
 from coopgroup.assignors import Assignor, Placement, StickyAssignor
 from coopgroup.core.assignors.declining import Passing
-from coopgroup.core.leader import Lags, RoundDecision, TopicMetadata, member_assignments
+from coopgroup.core.leader import (
+    Lags,
+    RoundDecision,
+    TopicMetadata,
+    member_assignments,
+    refused_round,
+)
 from coopgroup.core.model import (
     EMPTY,
     NOBODY,
@@ -36,6 +42,7 @@ from tests.unit.core.leader.rounds import (
     FunctionAssignor,
     FunctionPolicy,
     claim,
+    context,
     decided_by,
     joined,
     led,
@@ -119,6 +126,18 @@ def test_decide_round_when_the_assignor_raises_moves_nothing() -> None:
     )
 
 
+def test_decide_round_when_an_error_has_no_text_moves_nothing() -> None:
+    class SilentError(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    def fails(*_: object) -> Int32Array:
+        raise SilentError
+
+    decided = decided_by(assignor=FunctionAssignor(function=fails))
+    assert refusal_of(decided) == ("assignor mine: SilentError: …",)
+
+
 @pytest.mark.parametrize("target", [None, np.full(4, NOBODY, dtype=np.int32)])
 def test_decide_round_when_the_target_breaks_the_contract_moves_nothing(target: Int32Array) -> None:
     """`test_safety` has each of the contract's rules."""
@@ -155,6 +174,24 @@ def test_decide_round_when_user_code_writes_into_the_group_refuses_it() -> None:
 
     (reason,) = refusal_of(decided_by(assignor=FunctionAssignor(function=meddle)))
     assert reason == "assignor mine: ValueError: assignment destination is read-only"
+
+
+def test_refused_round_when_the_last_assignments_may_be_lost_keeps_its_moves_planned() -> None:
+    """The leader's own SyncGroup failed. Both ways to refuse a round remember the same."""
+    last = decided_by(
+        assignor=FunctionAssignor(function=lambda *_: np.array([1, 0, 0, 0], dtype=np.int32))
+    ).state
+    assert last.stopping.resources == orders(0)
+    decided = decided_by(assignor=FAILS, state=last)
+    refused = refused_round(
+        decided.group,
+        ("no metadata",),
+        assignor=FAILS,
+        policy=SimplePolicy(),
+        context=context(last, generation=1, now_ms=0),
+    )
+    assert refused.state.planned == orders(0)
+    assert refused.state == decided.state
 
 
 def test_decide_round_when_refused_keeps_a_running_delay_running() -> None:

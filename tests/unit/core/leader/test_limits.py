@@ -1,10 +1,12 @@
 """A policy never grants a free resource beyond the limits of an assignor."""
 
+import numpy as np
 import pytest
 
 from coopgroup.assignors import GroupMember, PlacementAssignor, StickyAssignor
 from coopgroup.core.assignors.declining import Passing
-from coopgroup.core.model import EMPTY
+from coopgroup.core.model import EMPTY, GroupSnapshot
+from coopgroup.core.model.resource_set import Int32Array, Int64Array
 from coopgroup.policies import DeferredPolicy, Policy, SimplePolicy, Warmup
 from tests.support.warm_group import WarmGroup, partitions
 
@@ -65,6 +67,32 @@ def test_warm_member_without_a_place_does_not_take_over() -> None:
     group.members["c"].traits = {"places": 1}
     group.settle()
     assert group.owned() == {"b": [], "c": [0]}
+
+
+class ChangesItsMind:
+    """Its second answer in a round moves more, so the round follows its first one."""
+
+    name = "changes-its-mind"
+    needs_lags = False
+    has_limits = True
+
+    def __init__(self) -> None:
+        self.answers: list[Int32Array] = []
+
+    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+        answer = [1, 1, 1] if self.answers else [1, 0, 0]
+        self.answers.append(np.array(answer, dtype=np.int32))
+        return self.answers[-1]
+
+
+def test_free_resource_goes_where_the_chosen_answer_wants_it() -> None:
+    assignor = ChangesItsMind()
+    group = WarmGroup(existing=partitions(0, 1, 2), assignor=assignor)
+    group.add("a", 0, 1)
+    group.add("b", warm=[1])
+    group.round()
+    assert len(assignor.answers) == 2
+    assert group.owned() == {"a": [0, 1, 2], "b": []}
 
 
 def test_other_assignors_leave_the_choice_to_the_policy() -> None:

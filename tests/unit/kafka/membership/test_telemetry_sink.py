@@ -30,6 +30,7 @@ from coopgroup.telemetry import (
     SubscriptionUnreadable,
     UserDataUnreadable,
     WithoutRoom,
+    WorkFailed,
     from_json,
 )
 from tests.support.programs import output_of
@@ -112,6 +113,7 @@ def test_write_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
         (UserDataUnreadable(member_id="m", reason="r"), logging.WARNING),
         (WithoutRoom(resources=ResourceSet({"t": [0]}), reasons=("full",)), logging.WARNING),
         (AssignmentUnreadable(protocol="p", error="e"), logging.WARNING),
+        (WorkFailed(resources=ResourceSet(), action="a", error="e", attempts=1), logging.WARNING),
         (
             AssignmentRefused(leader="m", topics=("secret",), topic_count=1, resource_count=20),
             logging.WARNING,
@@ -124,6 +126,12 @@ def test_records_are_logged_as_the_documentation_says(
     with caplog.at_level(logging.DEBUG, logger="coopgroup"):
         write(TelemetrySink("g"), record)
     assert [(one.name, one.levelno) for one in caplog.records] == [("coopgroup", level)]
+
+
+def test_log_line_of_failed_work_names_its_resource(caplog: pytest.LogCaptureFixture) -> None:
+    failed = ResourceSet({"audit": [0]})
+    write(TelemetrySink("g"), WorkFailed(resources=failed, action="start", error="E", attempts=1))
+    assert """ resources="{'audit': [0]}" """ in caplog.records[0].getMessage()
 
 
 REFUSED = RequestRefused(request="SyncGroup", error="E", action=Action.REJOIN_LATER.value)

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import threading
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,7 +12,7 @@ from attrs import define, evolve, field
 
 from coopgroup.core.member import Member, MemberConfig, MemberState
 from coopgroup.core.member.parts import NextJoin, Revocation, Warmups
-from coopgroup.core.model import ResourceSet
+from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.core.model.group_api import Coordinator
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.telemetry_topic import TelemetryTopic, report_of
@@ -253,8 +254,10 @@ def test_member_at_work() -> None:
     assert report.revoking == some(3)
 
 
-def test_group_of_named_resources_does_not_poll() -> None:
-    assert report_of(Driver(application=object()), 100.0, 5_000).since_poll_ms == -1
+def test_group_of_named_resources_does_not_poll_and_names_failed_starts() -> None:
+    failed = SimpleNamespace(failed=lambda: {Resource("t", 3): "no such table"})
+    report = report_of(Driver(application=failed), 100.0, 5_000)
+    assert (report.since_poll_ms, report.failed) == (-1, some(3))
 
 
 def test_warmups_are_told_as_they_are() -> None:

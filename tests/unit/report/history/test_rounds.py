@@ -9,7 +9,7 @@ from coopgroup.telemetry import RoundRefused, WithoutRoom
 from tests.unit.report.histories import Story
 
 TWO = ResourceSet({"orders": [0, 1]})
-THREE = ResourceSet({"orders": [3]})
+THREE, FOUR = ResourceSet({"orders": [3]}), ResourceSet({"orders": [4]})
 
 
 def told(story: Story) -> list[RoundRow]:
@@ -47,9 +47,26 @@ def test_protocol_of_another_client_is_named_and_ours_is_not() -> None:
         (
             {"revoked": TWO, "waiting": TWO | THREE, "follow_up": True},
             (
-                "2 (orders 0-1) belong elsewhere by the target: their owners stop first.",
+                "2 (orders 0-1) leave their owner by the target: the owner stops first.",
                 "1 (orders 3) waits until another member has released it.",
                 "Another round follows as soon as they have stopped.",
+            ),
+        ),
+        (
+            {"revoked": TWO | THREE, "gone": THREE | FOUR, "follow_up": True},
+            (
+                "1 (orders 3) no longer exists, or no member subscribes to it: its owner stops it.",
+                "2 (orders 0-1) leave their owner by the target: the owner stops first.",
+                "Another round follows as soon as they have stopped.",
+            ),
+        ),
+        (
+            {"revoked": TWO, "gone": TWO},
+            (
+                (
+                    "2 (orders 0-1) no longer exist, or no member subscribes to them: "
+                    "their owner stops them."
+                ),
             ),
         ),
         (

@@ -1,0 +1,112 @@
+"""A round asks the policy once, and finds each fact of its group once."""
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from types import CodeType, FrameType
+
+import attrs
+import pytest
+
+from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.group import GroupSnapshot
+from coopgroup.core.model.resource_set import Int32Array
+from coopgroup.core.policies.facts import find_unclaimed, stopping_claims
+from coopgroup.core.policies.policy import Policy
+from coopgroup.policies import (
+    DeferredPolicy,
+    IncrementalPolicy,
+    Offer,
+    RoundContext,
+    SimplePolicy,
+    StagedRound,
+    Warmup,
+)
+from tests.support.warm_group import WarmGroup
+
+BOTH = ("orders", "payments")
+WARM = Warmup()
+BUNDLED = Warmup(co_partition=[BOTH])
+
+
+def calls(functions: list[Callable[..., object]], run: Callable[[], object]) -> dict[str, int]:
+    """Run something, and return how often it called each function, whoever called it."""
+    wanted: dict[CodeType, str] = {one.__code__: one.__name__ for one in functions}
+    found = Counter(dict.fromkeys(wanted.values(), 0))
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code in wanted:
+            found[wanted[frame.f_code]] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    return dict(found)
+
+
+def with_a_move_under_way(policy: Policy) -> WarmGroup:
+    """Return a group that has been told to stop something, and knows of a loss and of warm-ups."""
+    existing = ResourceSet(dict.fromkeys(BOTH, range(6)))
+    group = WarmGroup(existing=existing, policy=policy)
+    group.add("a", topics=BOTH).owned = existing
+    group.round()
+    group.add("b", topics=BOTH).warm = existing
+    group.deaf = {"a"}  # it goes on claiming what it was told to stop
+    group.round()
+    group.add("c", topics=BOTH)
+    assert group.state is not None
+    assert group.state.stopping.resources
+    return group
+
+
+@pytest.mark.parametrize("kind", [SimplePolicy, DeferredPolicy, IncrementalPolicy])
+@pytest.mark.parametrize(("warmup", "groups"), [(None, 1), (WARM, 1), (BUNDLED, 2)])
+def test_facts_of_a_group_are_found_once(
+    kind: type[SimplePolicy | DeferredPolicy | IncrementalPolicy],
+    warmup: Warmup | None,
+    groups: int,
+) -> None:
+    group = with_a_move_under_way(kind(warmup=warmup))
+    found = calls([find_unclaimed, stopping_claims, kind.offer, kind.stage], group.round)
+    assert found == {"find_unclaimed": groups, "stopping_claims": groups, "offer": 1, "stage": 1}
+
+
+@attrs.frozen
+class Unaware:
+    """A user's policy that moves resources to cold members, so that the leader takes moves back."""
+
+    warmup: Warmup
+    name = "unaware"
+
+    def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
+        return SimplePolicy().offer(group, attrs.evolve(context, warmth=None))
+
+    def stage(
+        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
+    ) -> StagedRound:
+        return SimplePolicy().stage(group, target, attrs.evolve(context, warmth=None), offer)
+
+
+@pytest.mark.parametrize(("warmup", "groups"), [(WARM, 1), (BUNDLED, 2)])
+def test_facts_are_found_once_if_moves_are_taken_back(warmup: Warmup, groups: int) -> None:
+    group = with_a_move_under_way(Unaware(warmup))
+    found = calls([find_unclaimed, stopping_claims, Unaware.offer, Unaware.stage], group.round)
+    assert found == {"find_unclaimed": groups, "stopping_claims": groups, "offer": 1, "stage": 1}
+    assert group.members["c"].warmups, "its moves were taken back, and it warms up instead"
+
+
+class Failing(SimplePolicy):
+    def stage(
+        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
+    ) -> StagedRound:
+        raise ValueError
+
+
+def test_facts_of_a_refused_round_are_found_once() -> None:
+    group = with_a_move_under_way(SimplePolicy(warmup=WARM))
+    group.policy = Failing(warmup=WARM)
+    found = calls([find_unclaimed, stopping_claims], lambda: group.decide().refused)
+    assert found == {"find_unclaimed": 1, "stopping_claims": 1}
