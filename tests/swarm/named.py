@@ -8,8 +8,6 @@ watcher of the catalogue. Only their threads and their clock are the simulation'
 acts are those of a plain run, or of a run with warm-ups, or of a run with places and tags. Further
 acts change definitions, delete and create resources, and restart what was refused.
 
-This kind is not among those of a soak yet: about three seeds in a hundred still fail.
-
 The checks of callbacks object during the run. `declines` and `definitions` judge its end.
 """
 
