@@ -1,4 +1,4 @@
-"""Stories of single runs of the swarm: mixed groups, processes that return, warm-ups."""
+"""Stories of single runs of the swarm: mixed groups, processes that return, named resources."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from typing import Final
 import pytest
 
 from coopgroup.simulator.scenario import Choice, Identity
-from coopgroup.telemetry import AssignmentReceived, ProcessEnded, ProcessStarted, WarmupsChanged
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    ProcessEnded,
+    ProcessStarted,
+    ResourcesStarted,
+    RoundDecided,
+    WarmupsChanged,
+)
 from tests.swarm.mixed import Client
+from tests.swarm.named import NAMED
 from tests.swarm.play import play
-from tests.swarm.runs import Act, ActKind, SwarmRun
+from tests.swarm.runs import TOPICS, Act, ActKind, SwarmRun
 from tests.swarm.warm import draw_warm
 
 
@@ -82,3 +90,25 @@ def test_runs_with_warm_ups_move_warm_resources_and_have_every_mishap() -> None:
     assert min(seen.values()) > CHUNK // 5, seen
     faults = [draw_warm(seed).faults for seed in range(CHUNK)]
     assert all(any(getattr(one, name) for one in faults) for name in ("hang", "fail", "lie"))
+
+
+def test_named_resource_of_a_static_member_that_returned_has_an_owner() -> None:
+    """Regression of the checker: no leader has heard the new life, which runs what is stored."""
+    run = SwarmRun(
+        seed=1,
+        policy=Choice(name="simple"),
+        theirs=NAMED,
+        acts=(
+            Act(kind=ActKind.RESIZE, topics=("T",), number=1),
+            Act(kind=ActKind.START, process="p1", topics=TOPICS, identity=Identity.STATIC),
+            Act(after_ms=300, kind=ActKind.START, process="p2", topics=TOPICS),
+            Act(after_ms=500, kind=ActKind.CLOSE, process="p1", for_ms=100),
+        ),
+        healed_after_ms=100,
+    )
+    played = play(run)
+    assert played.violations == ()
+    records = [one.record for one in played.telemetry if one.client == "p1"]
+    (end,) = (n for n, one in enumerate(records) if isinstance(one, ProcessEnded))
+    kinds = (RoundDecided, ResourcesStarted)
+    assert [type(one) for one in records[end:] if isinstance(one, kinds)] == [ResourcesStarted]

@@ -23,6 +23,7 @@ from tests.swarm.directed import draw_directed
 from tests.swarm.hostile import draw_hostile
 from tests.swarm.minimise import minimise
 from tests.swarm.mixed import draw_kip848, draw_mixed
+from tests.swarm.named import draw_named
 from tests.swarm.places import draw_declining, draw_placed
 from tests.swarm.play import play
 from tests.swarm.returning import draw_returning
@@ -41,6 +42,7 @@ DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
     "hostile": draw_hostile,
     "placed": draw_placed,
     "declining": draw_declining,
+    "named": draw_named,
 }
 CHUNK: Final = 20
 REGRESSIONS: Final = Path("simulations/regressions")

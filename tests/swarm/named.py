@@ -8,8 +8,6 @@ watcher of the catalogue. Only their threads and their clock are the simulation'
 acts are those of a plain run, or of a run with warm-ups, or of a run with places and tags. Further
 acts change definitions, delete and create resources, and restart what was refused.
 
-This kind is not among those of a soak yet: about three seeds in a hundred still fail.
-
 The checks of callbacks object during the run. `declines` and `definitions` judge its end.
 """
 
@@ -652,18 +650,19 @@ def check_named(
 ) -> Iterator[Violation]:
     """Yield what is wrong at rest: resources without an owner, old definitions, loops of moves."""
     end_ms = simulation.world.now_ms
-    # A static member that returns without a round gets what is stored; no leader has heard it.
+    # A static member that returns without a round gets what is stored. No leader has heard it yet:
+    # it gets no more, but it owns what it runs.
     rounds = (one.record for one in reversed(telemetry))
     heard = next((one.members for one in rounds if isinstance(one, Decided)), ())
-    alive = [
-        cast("NamedProcess", one).named
-        for one in simulation.alive
-        if one.session.member.member_id in heard
-    ]
+    alive = [cast("NamedProcess", one).named for one in simulation.alive]
     simulation.topic.catalogue()  # with the last changes
     for resource, newest in simulation.topic.defined.items():
         runs = [one for one in alive if resource in one.running]
-        able = [one for one in alive if resource not in one.declined]
+        able = [
+            one
+            for one in alive
+            if one.port.member.member_id in heard and resource not in one.declined
+        ]
         for one in runs:
             if one.running[resource] != newest:
                 message = f"{one.process.name} follows an old definition of {resource}"

@@ -4,6 +4,7 @@ Theory of operation. For each warm-up there is one entry with a wish of the grou
 each change of either, the next step follows from both:
 
     a callback is in progress   wait for it: two callbacks of a resource never run concurrently
+    its work has not ended      wait for it: after a loss, `start` or `lost` may be in progress
     wanted, and cold            `warm`; when it returns, tell the group that the resource is warm
     not wanted, and warm        `cool`
     assigned                    forget the entry: `start` finds the state
@@ -57,6 +58,7 @@ class ResourceWarmth:
     Attributes:
         warm: restores the state of a resource; None if the application takes no part.
         cool: deletes the state of a resource.
+        is_worked_on: returns whether the work on a resource has not ended.
         submit: runs a call on a thread, by urgency.
         changing: takes the lock of the work.
         post: gives a report to the group's thread.
@@ -67,6 +69,7 @@ class ResourceWarmth:
 
     warm: Callable[[GroupResource], object] | None
     cool: Callable[[GroupResource], object] | None
+    is_worked_on: Callable[[Resource], bool]
     submit: Callable[[int, Callable[[], None]], None]
     changing: Callable[[], AbstractContextManager[None]]
     post: Callable[[WarmedUp | WarmupFailed], None]
@@ -84,7 +87,7 @@ class ResourceWarmth:
         """Warm up resources."""
         for resource in resources:
             entry = self._entries.setdefault(resource, _WarmUp())
-            entry.is_wanted, entry.is_assigned = True, False
+            entry.is_wanted, entry.is_warm, entry.is_assigned = True, False, False
             self._go_on(resource, entry)
 
     def cancel(self, resources: ResourceSet) -> None:
@@ -102,12 +105,20 @@ class ResourceWarmth:
                 entry.is_assigned = True
                 self._go_on(resource, entry)
 
+    def go_on(self, resource: Resource) -> None:
+        """Continue after the end of the work on a resource."""
+        entry = self._entries.get(resource)
+        if entry is not None:
+            self._go_on(resource, entry)
+
     def _go_on(self, resource: Resource, entry: _WarmUp) -> None:
         if entry.is_busy:
             return
         if entry.is_assigned:
             del self._entries[resource]
             self.idle(resource)
+        elif self.is_worked_on(resource):
+            return  # `go_on` continues
         elif entry.is_wanted and not entry.is_warm:
             self._begin(resource, entry, "warm")
         elif not entry.is_wanted and entry.is_warm:

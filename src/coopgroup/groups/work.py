@@ -335,6 +335,7 @@ class ResourceWork:
         self._warmth = ResourceWarmth(
             warm=self.callbacks.warm,
             cool=self.callbacks.cool,
+            is_worked_on=self._works.__contains__,
             submit=self._calls.submit,
             changing=self._changing,
             post=self._post,
@@ -509,6 +510,9 @@ class ResourceWork:
         token = self.driver.member.claim_generation
         if token < 0:  # granted late, and lost in the same step
             return
+        for work in map(self._works.get, resources):
+            if work is not None and work.is_stale:
+                work.is_told = False  # the loss has ended it, though `lost` is in progress
         if self._is_closing:
             self._hand_over()
             return
@@ -519,8 +523,6 @@ class ResourceWork:
                 work = self._works[resource] = Work(resource=resource, token=token)
                 if resource in self._declines:
                     work.refusal = self._declines[resource][1]
-            elif work.is_stale:
-                work.is_told = False  # the loss has ended it, though `lost` is in progress
             work.want(Wish.RUN)
             work.token, work.version = token, version
             self._go_on(work)
@@ -867,6 +869,8 @@ class ResourceWork:
         del self._works[work.resource]
         self._complete(work)  # first: the group waits for it, and telemetry may take long
         self._tell_stopped(work)
+        if not self._is_closing:
+            self._warmth.go_on(work.resource)
         self._changed.notify_all()
 
     def _complete(self, work: Work) -> None:

@@ -107,6 +107,20 @@ def test_resource_that_comes_back_during_lost_is_told_as_started_again(bench: Be
     assert bench.stops() == [], "the new grant is not lost"
 
 
+def test_resource_that_comes_back_to_a_closing_process_is_not_told_as_lost(bench: Bench) -> None:
+    """Regression: a stop of the old grant told that the new grant is lost."""
+
+    def while_it_stops() -> None:
+        bench.put(LOSE_HEAVY)
+        bench.grant(ONLY_HEAVY)
+
+    bench.during["stop", HEAVY] = while_it_stops
+    bench.grant(ONLY_HEAVY)
+    assert bench.work.close(STOP_S)
+    assert bench.posted == [LossHandled(), SubscriptionChanged(topics=())]
+    assert bench.stops() == []
+
+
 @pytest.mark.parametrize("how", ["revoked", "closing"])
 def test_stop_that_waits_while_the_lease_ends_is_lost(bench: Bench, how: str) -> None:
     """SIGSTOP, SIGTERM, SIGCONT: a flush in `stop` ran beside the next owner."""
@@ -362,6 +376,49 @@ def test_resource_that_comes_and_goes_during_its_warm_up_never_starts(bench: Ben
     bench.during["warm", HEAVY] = while_it_warms
     bench.put(BEGIN)
     assert bench.actions() == ["warm"]
+
+
+@pytest.mark.parametrize("during", ["start", "lost"])
+@pytest.mark.parametrize(
+    ("notices", "actions"),
+    [
+        ([BEGIN], ["start", "lost", "warm"]),
+        ([BEGIN, GRANT], ["start", "lost", "start"]),
+        ([BEGIN, CANCEL], ["start", "lost"]),
+        ([CANCEL, BEGIN], ["start", "lost", "warm"]),
+    ],
+    ids=["wanted", "assigned again", "not wanted any longer", "wanted again"],
+)
+def test_warm_up_waits_for_the_work_that_a_loss_ends(
+    bench: Bench, during: str, notices: list[object], actions: list[str]
+) -> None:
+    """Regression: `warm` ran beside the `start` or the `lost` of the same resource."""
+
+    def meanwhile() -> None:
+        if during == "start":
+            bench.put(LOSE_HEAVY)
+        for notice in notices:
+            bench.put(notice)
+        assert bench.actions() == before
+
+    before = ["start"] if during == "start" else ["start", "lost"]
+    bench.during[during, HEAVY] = meanwhile
+    bench.put(GRANT)
+    if during == "lost":
+        bench.put(LOSE_HEAVY)
+    assert bench.actions() == actions
+    assert bench.posted == [LossHandled(), *([WARM] if "warm" in actions else [])]
+
+
+def test_warm_up_that_waits_for_work_does_not_begin_in_a_closing_process(bench: Bench) -> None:
+    def while_it_ends() -> None:
+        bench.put(BEGIN)
+        bench.work.close(0.0)
+
+    bench.during["lost", HEAVY] = while_it_ends
+    bench.put(GRANT)
+    bench.put(LOSE_HEAVY)
+    assert "warm" not in bench.actions()
 
 
 def test_warm_up_that_raises_is_reported_and_not_repeated(bench: Bench) -> None:

@@ -137,7 +137,9 @@ def decide_round(
     if bundled is not None and isinstance(outcome, _Decided):
         outcome = _opened(group, bundled, outcome)
     if isinstance(outcome, _NoRoom):
-        what = "more with each answer" if bundled is None else "a bundle"
+        part, why = next(iter(outcome.reasons.items()))
+        bundle = f"the bundle of {tuple(part)}: {why}"
+        what = "more with each answer" if bundled is None else bundle
         outcome = _Refusal((f"assignor {assignor.name} leaves out {what}",))
     if isinstance(outcome, _Refusal):
         return refused_round(

@@ -8,6 +8,7 @@ import pytest
 from attrs import frozen
 
 from coopgroup.assignors import Assignor, Placement, StickyAssignor
+from coopgroup.core.assignors.declining import Passing
 from coopgroup.core.leader import (
     Lags,
     RoundDecision,
@@ -33,6 +34,7 @@ from coopgroup.policies import (
     RoundContext,
     SimplePolicy,
     StagedRound,
+    Warmup,
 )
 from coopgroup.protocol import Assignment
 from coopgroup.telemetry import RoundDecided, RoundRefused, WithoutRoom
@@ -439,6 +441,34 @@ def test_decide_round_when_a_place_is_free_again_grants_what_had_none() -> None:
     (round_,) = again.records
     assert isinstance(round_, RoundDecided)
     assert (round_.granted, round_.created) == (orders(2, 3), orders(2, 3))
+
+
+@pytest.mark.parametrize("declining", ["a", "ab"])
+def test_decide_round_when_all_members_decline_a_bundle_is_refused_and_says_why(
+    declining: str,
+) -> None:
+    both = ResourceSet.from_pairs([("orders", 0), ("payments", 0)])
+    decided = decided_by(
+        claims=[
+            attrs.evolve(
+                claim(name),
+                topics=("orders", "payments"),
+                declined=orders(0) if name in declining else EMPTY,
+            )
+            for name in "ab"
+        ],
+        metadata=TopicMetadata(resources=both),
+        assignor=Passing(StickyAssignor()),
+        policy=SimplePolicy(warmup=Warmup(co_partition=[("orders", "payments")])),
+    )
+    told = [one.violations for one in decided.records if isinstance(one, RoundRefused)]
+    if declining == "a":
+        assert told == []
+        assert decided.plan.assigned.tolist() == [1, 1]
+    else:
+        assert told == [
+            ("assignor sticky leaves out the bundle of ('orders', 0): all members decline it",)
+        ]
 
 
 def test_decide_round_when_a_resource_is_left_out_without_a_reason_is_refused() -> None:
