@@ -41,7 +41,7 @@ class BalanceRule:
         moves_max: how many resources one round takes from their owners.
         ratio: a member above this multiple of the mean lag is overloaded.
         calm_ratio: a member at or below this multiple is no longer overloaded.
-        looks: number of consecutive checks that must show it.
+        looks: number of consecutive checks in which a member must be overloaded before a round.
     """
 
     interval_ms: int

@@ -143,16 +143,18 @@ _COOLDOWN_INTERVALS: Final = 10
 _MOVES_OF_AN_EXCHANGE: Final = 2
 
 
-def _delay(policy: IncrementalPolicy, attribute: Attribute[int], value: int) -> None:
+def _check_delay(policy: IncrementalPolicy, attribute: Attribute[int], value: int) -> None:
     check_option(policy.name, attribute.name, value)
 
 
-def _ration(policy: IncrementalPolicy, attribute: Attribute[int | None], value: int | None) -> None:
+def _check_ration(
+    policy: IncrementalPolicy, attribute: Attribute[int | None], value: int | None
+) -> None:
     if value is not None:
         check_option(policy.name, attribute.name, value, least=1)
 
 
-def _interval(
+def _check_move_interval(
     policy: IncrementalPolicy, attribute: Attribute[int | None], value: int | None
 ) -> None:
     if value is None:
@@ -166,7 +168,7 @@ def _interval(
         )
 
 
-def _check_interval(
+def _check_lag_interval(
     policy: IncrementalPolicy, attribute: Attribute[int | None], value: int | None
 ) -> None:
     if value is None:
@@ -180,7 +182,7 @@ def _check_interval(
         )
 
 
-def _delay_or_none(
+def _check_delay_or_none(
     policy: IncrementalPolicy, attribute: Attribute[int | None], value: int | None
 ) -> None:
     if value is not None:
@@ -213,13 +215,13 @@ class IncrementalPolicy:
     """
 
     name = "incremental"
-    max_moves_per_round: int | None = field(default=None, validator=_ration)
-    move_interval_ms: int | None = field(default=None, validator=_interval)
-    scheduled_rebalance_timeout_ms: int = field(default=60_000, validator=_delay)
-    initial_delay_ms: int = field(default=0, validator=_delay)
-    lag_check_interval_ms: int | None = field(default=None, validator=_check_interval)
-    lag_imbalance_min: int = field(default=10_000, validator=_delay)
-    lag_cooldown_ms: int | None = field(default=None, validator=_delay_or_none)
+    max_moves_per_round: int | None = field(default=None, validator=_check_ration)
+    move_interval_ms: int | None = field(default=None, validator=_check_move_interval)
+    scheduled_rebalance_timeout_ms: int = field(default=60_000, validator=_check_delay)
+    initial_delay_ms: int = field(default=0, validator=_check_delay)
+    lag_check_interval_ms: int | None = field(default=None, validator=_check_lag_interval)
+    lag_imbalance_min: int = field(default=10_000, validator=_check_delay)
+    lag_cooldown_ms: int | None = field(default=None, validator=_check_delay_or_none)
     warmup: Warmup | None = field(default=None, converter=read_warmup)
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:

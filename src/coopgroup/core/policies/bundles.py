@@ -11,8 +11,8 @@ Rules of this file:
 - The opened plan never gives a part to a member while another member claims it. Such a part waits.
 - A bundle has the parts that exist. If topics have different numbers of partitions, the bundles
   at the end have fewer parts. A topic that does not exist has no part.
-- A list of topics applies only if no member subscribes to a part of its existing topics. Otherwise
-  these topics have no bundles in the round. So a group whose subscriptions change member by member
+- A list of topics applies only if each member subscribes to all of its existing topics or none.
+  Otherwise these topics have no bundles. So a group whose subscriptions change member by member
   does not move everything to the first member that has changed.
 - If the parts of a bundle have different owners, for example when the option is new, the round
   gives all of them to the owner of the bundle: revoke now, assign in the next round. This unites

@@ -124,7 +124,7 @@ def offered_owner(group: GroupSnapshot, stopping: BoolArray) -> Int32Array:
 
 
 # --- unclaimed resources --------------------------------------------------------------------------
-# Every policy needs the same two answers:
+# Every policy needs two answers about an unclaimed resource:
 #
 # 1. Why is it unclaimed? The table `CAUSES` says so.
 # 2. Can a member with an unreadable subscription own it? Then it is withheld for one round.
@@ -191,7 +191,7 @@ def departed_members(group: GroupSnapshot, context: RoundContext) -> tuple[str, 
     return tuple(member for member in context.state.members if member not in present)
 
 
-# --- both answers, found once ---------------------------------------------------------------------
+# --- revoked claims and unclaimed resources, found once -------------------------------------------
 
 
 @frozen(kw_only=True, eq=False)
@@ -315,7 +315,10 @@ def _unreadable_members(group: GroupSnapshot) -> tuple[str, ...]:
 
 
 def _unheard_members(group: GroupSnapshot, context: RoundContext) -> tuple[str, ...]:
-    """Return the members that may own anything: unreadable, and not yet assigned nothing."""
+    """Return the unreadable members that may own resources.
+
+    If the last round already assigned nothing to an unreadable member, it owns nothing.
+    """
     told = () if context.state is None else context.state.silent
     return tuple(member for member in _unreadable_members(group) if member not in told)
 

@@ -1,7 +1,8 @@
 """The losses of a round: who gets the resources of departed members, and how long they wait.
 
-This is Design II. Three parts, in this order: the losses of a round and their resources, the new
-members that may replace departed members, and the decision about each loss.
+This is Design II. Start with `follow_losses` in the last part. Three parts, in the order of its
+steps: the losses of a round and their resources, the new members that may replace departed members,
+and the decision about each loss.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
 # Find the losses of a round, and the unclaimed resources of each loss.
 #
 # A resource is part of at most one loss. A loss keeps its first deadline. A loss is forgotten when
-# a member claims its resources, not when they are granted. Without rounds members show no claims.
-# A member may be granted a loss and keep it for as long as a loss may wait. Then the member has
-# worked on the resources all that time, and its departure is a new loss.
+# a member claims its resources, not when they are granted. The leader sees claims only in a round.
+# So a member can work on granted resources for a long time before the leader sees its claims. If
+# the grant is older than the delay of a loss, the departure of this member is a new loss.
 #
 # Theory of operation. A leader that led the last round knows each resource's holder. An unclaimed
 # resource is treated as follows:
@@ -53,8 +54,8 @@ if TYPE_CHECKING:
 #     in a known loss        The loss decides, with its deadline. There are two exceptions. A static
 #                            holder that returned with another member id gets its resource back:
 #                            it does not count as additional, so it would stay without a share.
-#                            The part that a departed member was granted may be a new loss
-#                            (`_parts_lost_again`).
+#                            The part that a departed member was granted may be a new loss: after
+#                            an old grant (see above), and in the cases of `_parts_lost_again`.
 #     holder has departed    A new loss of this holder.
 #     holder is unknown      A loss of an unknown owner. A leader that did not lead the last round
 #                            knows no other losses.
@@ -254,8 +255,8 @@ def _loss_of_unknown(group: GroupSnapshot, context: RoundContext, delay_ms: int)
 # The new members since the last round, and the departed members that they may replace.
 #
 # A member with a rightful claim is not new, because it brings its own resources. A member with a
-# static id never replaces another member. A new member that replaces no departed member is
-# additional, and the other members make room immediately.
+# static id replaces another member only if the owner of the loss is unknown. A new member that
+# replaces no departed member is additional, and the other members make room immediately.
 #
 # A leader that did not lead the last round cannot tell which members are new. It uses the heuristic
 # of Design II: "looking for a member that has no previous assignments (assuming there's enough
@@ -421,7 +422,7 @@ class NewcomerQueue:
             self.of_client.get((client, key)) for key in self.fits if self.fits[key][loss]
         )
 
-    def first_for(self, loss: int, owner: str | None) -> int | None:  # noqa: ARG002 - as above
+    def first_for(self, loss: int, owner: str | None) -> int | None:  # noqa: ARG002 - see `_who_returns`
         """Return the first member that subscribes to everything of a loss, or None."""
         return self._first(self.queues.get(key) for key in self.fits if self.fits[key][loss])
 
@@ -648,7 +649,8 @@ def _who_returns(
     """Return the present owners by loss, and new members that replace owners without a static id.
 
     New members of the same client come first: each process of a restarting batch gets its own
-    resources back. The other new members follow, in the order of losses.
+    resources back. The other new members follow, in the order of losses. New members with a static
+    id come last, and only for a loss of an unknown owner.
     """
     owners: dict[int, int] = {}
     for position in positions:

@@ -87,7 +87,7 @@ class Loss:
     """The resources of one departed member, and how long they wait for it.
 
     A loss is remembered until a member claims its resources. It is still remembered after they were
-    granted to the owner or its replacement, or after the wait to any member. If the receiver leaves
+    granted: to the owner, its replacement or, after the wait, any member. If the receiver leaves
     before it has claimed them, the old deadline still counts.
 
     Attributes:
@@ -187,8 +187,8 @@ class PolicyState:
             JSON.
         given: what each member may own after the round; empty if unknown. Not in the JSON.
         given_in: generation of the round.
-        given_before: the same of the last round that the leader completed, if that was not the one
-            before `given_in`.
+        given_before: as `given`, for the last round that the leader completed, unless this
+            is the round before `given_in`.
         given_before_in: generation of that round.
     """
 

@@ -1,7 +1,10 @@
-"""Whether resources may be taken from owners that could keep them, and which ones move first.
+"""Permanent changes of a group, and the order of moves.
 
-Two questions of each round. Has the group changed permanently since the last round
-(`changed_for_good`)? May resources move now (`MOVE_MODES`), and in which order (`first_moves`)?
+A move takes a resource from an owner that could keep it. This module answers three questions. Has
+the group changed permanently since the last round (`changed_for_good`)? Would the counts of
+resources be less even without moves (`less_even`)? Which moves come first (`first_moves`)?
+
+Module `stage` decides by the table `MOVE_MODES` whether resources may move in a round.
 """
 
 from __future__ import annotations
@@ -116,9 +119,7 @@ def _others_own(group: GroupSnapshot, state: PolicyState, told: BoolArray) -> bo
     return bool((counts & (group.owner != expected)).any())
 
 
-# --- whether resources may move, and which move first ---------------------------------------------
-# Decide whether resources may be taken from owners that could keep them, and which move first.
-#
+# --- how much moves even out, and which move first ------------------------------------------------
 # A resource that must be stopped anyway, or that is lost, is not a move. The choice depends only on
 # the group, so that every leader makes the same choice.
 

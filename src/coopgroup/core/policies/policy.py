@@ -80,7 +80,8 @@ class Offer:
     Attributes:
         owner: int32 (R,): present owner for the assignor, `NOBODY` without one.
         withheld_from_assignor: bool (R,): not offered in this round.
-        facts: what the policy has computed for `stage`, of any type; nobody else reads it.
+        facts: what the policy has computed for `stage`, of any type. Only the policy reads it.
+            It is another value than `RoundContext.facts`.
     """
 
     owner: Int32Array

@@ -238,7 +238,7 @@ def _badly_announced(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
 
 
 def _forgotten(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
-    """Rule (h): another round will come for every waiting or withheld resource."""
+    """Rule (h): another round will come for every resource in `lost` or `waiting_for_members`."""
     put_off = (
         plan.lost if plan.waiting_for_members is None else plan.lost | plan.waiting_for_members
     )

@@ -2,7 +2,8 @@
 
 `offer_round` withholds the resources that wait. `stage_round` decides by three tables, one after
 the other: may resources move (`MOVE_MODES`), who gets each resource (`RECEIVERS`), and what happens
-to it (`RESOURCE_ACTIONS`). All else is a set of these actions.
+to it (`RESOURCE_ACTIONS`). `_plan` makes the plan of these actions. Before
+there is a target, `_look` collects the facts. Module `losses` decides about lost resources.
 """
 
 from __future__ import annotations
@@ -299,10 +300,12 @@ def _plan(
     stops = revoked_claims(group, assigned)
     again = stops & outlook.told
     waiting = (target != NOBODY) & (assigned != target) & ~gathers & ~lost
+    # These resources need another round, although no member stops them in this round.
     soon = waiting & (outlook.unclaimed.withheld | (granted & (not is_settled)))
     if is_settled:
         waiting &= ~granted  # already granted, so no member has to release it
     follow_up = bool((stops & ~again).any() or soon.any())
+    # While members stop resources or rejoin anyway, no delay is announced.
     is_silent = follow_up or again.any()
     return RoundPlan(
         target=target,
@@ -324,6 +327,7 @@ def _remaining_ms(until_ms: int | None, now_ms: int) -> int | None:
 
 
 def _look(group: GroupSnapshot, context: RoundContext, delays: Delays) -> _Outlook:
+    """Return the facts of a round before there is a target."""
     facts = facts_of(group, context)
     losses = follow_losses(group, context, facts.unclaimed, delays.loss_ms)
     if context.warmth is not None:

@@ -44,7 +44,7 @@ class Slots:
         """Return the first pairs that find a slot, and use these slots.
 
         Args:
-            keys: pairs as in module `pairs`, in order of preference.
+            keys: keys of pairs (`warmth.pair_keys`), in order of preference.
         """
         if not keys.size:
             return keys

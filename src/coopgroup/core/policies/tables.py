@@ -348,8 +348,8 @@ RESOURCE_ACTIONS: Final = DecisionTable(
         Row(
             ("claimed",),
             ResourceAction.HOLD,
-            "The move must wait: for the return of a lost owner (Design II) or for its turn "
-            "(Design III).",
+            "The move must wait: for a departed owner (Design II) or for its turn (Design III). "
+            "Or nothing has changed permanently, so it does not move.",
         ),
         Row(("waits",), ResourceAction.WAIT, "Its owner is still expected."),
         Row(

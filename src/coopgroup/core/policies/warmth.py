@@ -7,32 +7,21 @@ A pair of a resource and a member is an integer here, so that a set of pairs is 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
 from coopgroup.core.model import NOBODY
 from coopgroup.core.policies.memory import NO_CLAIMS, Claims, member_numbers
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from coopgroup.core.model import GroupSnapshot
-    from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
-
-
-from collections.abc import Iterable, Mapping
-from itertools import chain
-from typing import TYPE_CHECKING
-
-from attrs import field
-
 from coopgroup.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from attrs import Attribute
 
     from coopgroup.core.model import GroupSnapshot
@@ -237,7 +226,7 @@ def keys_in(
 
 @frozen(kw_only=True, eq=False, slots=False)
 class Warmth:
-    """Facts of a round; R resources, M members, pairs as keys of module `pairs`, ascending.
+    """Facts of a round; R resources, M members, pairs as ascending keys (`pair_keys`).
 
     Attributes:
         group: the group.

@@ -131,7 +131,7 @@ def _is_stale(group: GroupSnapshot, context: RoundContext, warm: Int64Array) -> 
 
 
 def _declined(group: GroupSnapshot, warm: Int64Array) -> Int64Array:
-    """Return the warm-ups that members declined; a member that became warm has thought better."""
+    """Return the warm-ups that members declined. A member that is warm declines no longer."""
     sets = [member.declined_warmups if member.warms else EMPTY for member in group.members]
     if not any(sets):
         return NO_KEYS
