@@ -46,6 +46,7 @@ class AttemptsMachine(RuleBasedStateMachine):
         self.paused: list[Work] = []
         self.leaving: list[Leaving] = []
         self.is_closed = False
+        self.is_over = False
 
     def _note_end(self) -> None:
         self.ended += 1
@@ -141,6 +142,16 @@ class AttemptsMachine(RuleBasedStateMachine):
     def processing_stops(self) -> None:
         self.attempts.close()
         self.is_closed = True
+
+    @rule()
+    def time_is_over(self) -> None:
+        self.processing_stops()
+        self.attempts.drop_waiting()
+        self.is_over = True
+
+    @invariant()
+    def no_step_begins_when_the_time_is_over(self) -> None:
+        assert not (self.is_over and self.attempts.ready)
 
     @invariant()
     def no_more_records_are_in_progress_than_workers(self) -> None:

@@ -35,6 +35,7 @@ from coopgroup.simulator.scenario.file import read_scenario
 from coopgroup.telemetry import to_json
 from tests.spark.frames import Given
 from tests.spark.simulated import Played, history_of_groups, play
+from tests.spark.stories import AS_OF_MS
 from tests.support.written_log import Log
 from tests.unit.pipeline.return_times import FAMILIES, Cells, on_grid
 
@@ -179,7 +180,11 @@ def tables(spark: SparkSession) -> Given:
         away_ms = on_grid(FAMILIES[family](np.random.default_rng(5), ABSENCES), GRID_S)
         groups.append(play(story(away_ms, how), Log(group=family), seed=1))
         assert not groups[-1].run.violations
-    return Given(spark=spark, frames=history_of_groups(spark, groups, is_named=True))
+    return Given(
+        spark=spark,
+        frames=history_of_groups(spark, groups, is_named=True),
+        notes={"episodes": {"as_of_ms": AS_OF_MS}},
+    )
 
 
 def true_costs(family: str) -> list[float]:

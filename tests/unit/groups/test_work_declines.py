@@ -211,6 +211,16 @@ def test_failed_resource_stays_and_is_shown(failed: Bench) -> None:
     assert [(one.error, one.permanent) for one in records] == [("StartFailed: no such table", True)]
 
 
+def test_failure_that_cannot_be_told_is_shown(bench: Bench) -> None:
+    class MuteError(StartFailed):
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    bench.failures["start", HEAVY] = [MuteError("")]
+    bench.grant(BOTH)
+    assert bench.work.failed() == {HEAVY: "…"}
+
+
 def test_failed_resource_is_started_by_a_restart(failed: Bench) -> None:
     assert not failed.work.restart(LIGHT)
     assert not failed.work.restart(("unknown", 0))

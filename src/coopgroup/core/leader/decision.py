@@ -184,8 +184,7 @@ def _decided(
     """Ask policy, assignor, and policy again. Whatever they raise is a problem of the round."""
     whom = f"assignor {assignor.name}"
     try:
-        warms = warmup_of(policy) is not None and any(member.warms for member in group.members)
-        unfit = barred(group, assignor) if warms else None
+        unfit = None if warmup_of(policy) is None else barred(group, assignor)
         whom = f"policy {policy.name}"
         context = attrs.evolve(
             context,

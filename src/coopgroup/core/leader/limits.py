@@ -52,7 +52,12 @@ def misplaced(
 
 
 def barred(group: GroupSnapshot, assignor: Assignor) -> BoolArray | None:
-    """Return which member could not start which resource: bool (M, R), None if each could."""
+    """Return which member could not start which resource: bool (M, R).
+
+    None if each could, or if no member takes part in warm-ups: then nobody needs to know.
+    """
+    if not any(member.warms for member in group.members):
+        return None
     misfits = getattr(assignor, "misfits", None)
     found = [refusals(group), None if misfits is None else misfits(group)]
     masks = [mask for mask in found if mask is not None]

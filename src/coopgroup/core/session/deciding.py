@@ -147,14 +147,13 @@ def lead_round(
     else:
         answers = _answers_as_kafka(duty, request, foreign, metadata)
     *others, last = answers
-    said = ""  # by the first error: those of later answers are about less and less input
     for answer in others:
         try:
-            return answer(said or failure)
+            return answer(failure)
         except Exception as error:  # noqa: BLE001 -- a round is always answered
-            if metadata is not None and not said:
-                said = one_line(error)
-    return last(said or failure)
+            if metadata is not None and answer is answers[0]:  # later errors tell less
+                failure = one_line(error)
+    return last(failure)
 
 
 def _answers_as_kafka(

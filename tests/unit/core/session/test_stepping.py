@@ -1,5 +1,7 @@
 """Steps of a session: a member and its duty as a leader."""
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -104,6 +106,25 @@ def test_leader_without_metadata_keeps_the_warm_ups() -> None:
     )
     assert led.decision.refused
     assert decode_assignment(dict(led.decision.assignments)["m"], skips_rest=True).warmups == warm
+
+
+def test_refused_round_says_why_it_was_refused_and_not_what_failed_then() -> None:
+    memory: Any = object()
+    duty = leading().duty()
+    context = attrs.evolve(duty.context, state=memory)
+    content = encode_subscription(Subscription(topics=("T",)))
+    members = (JoinedMember(member_id="m", group_instance_id=None, metadata=content),)
+    led = lead_round(
+        attrs.evolve(duty, members=members, context=context),
+        read_members(members),
+        None,
+        None,
+        assignor=StickyAssignor(),
+        policy=SimplePolicy(),
+        failure="no metadata within 5 s",
+    )
+    refused = [one for one in led.decision.records if isinstance(one, RoundRefused)]
+    assert [one.violations for one in refused] == [("no metadata within 5 s",)]
 
 
 def test_leader_when_it_leads_again_gets_its_memory_back() -> None:
