@@ -30,7 +30,6 @@ from coopgroup.core.member.effects import (
     RevokeResources,
 )
 from coopgroup.core.member.events import (
-    CommitRequested,
     LossHandled,
     Offset,
     RevocationCompleted,
@@ -215,9 +214,8 @@ class DrivenMember:
         def done(codes: Iterable[tuple[str, int, int]]) -> None:
             self.codes.extend((self.group.hand.now_s, code) for _, _, code in codes)
 
-        commit_id = self.driver.new_commit(done)
         offsets = tuple(Offset(TOPIC, one, self.owned[one]) for one in sorted(partitions))
-        self.driver.post(CommitRequested(commit_id=commit_id, offsets=offsets))
+        self.driver.request_commit(offsets, done)
 
     def turn(self) -> None:
         """Let the driver handle all events, and what is due."""

@@ -10,14 +10,16 @@ from typing import Any, cast
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from coopgroup.core.member import MemberState
+from coopgroup.core.member import ErrorCode, MemberState
 from coopgroup.core.member.effects import Lane
+from coopgroup.core.member.events import CommitRequested, Offset
 from coopgroup.core.model.group_api import (
     Coordinator,
     FindCoordinatorAnswer,
     FindCoordinatorRequest,
 )
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
+from coopgroup.kafka.clock import now_ms, pause
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
@@ -331,7 +333,16 @@ class FakeDriver:
         self.waited_s.append(limit_s)
         return not self.waiting
 
-    def new_commit(self, on_committed: Callable[[Any], None]) -> int:
+    def request_commit(
+        self,
+        offsets: tuple[Offset, ...],
+        on_committed: Callable[[Any], None],
+        until_ms: int | None = None,
+    ) -> None:
         commit_id = len(self.posted) + 1
         self.waiting[commit_id] = on_committed
-        return commit_id
+        self.post(CommitRequested(commit_id=commit_id, offsets=offsets, until_ms=until_ms))
+        if self.code is None and until_ms is not None:  # the member ends it when its time is over
+            pause(max(0, until_ms - now_ms()) / 1000)
+            code = int(ErrorCode.REQUEST_TIMED_OUT)
+            self.waiting.pop(commit_id)(tuple((one.topic, one.partition, code) for one in offsets))

@@ -13,7 +13,7 @@ from attrs import define, field
 from coopgroup.core.assignors.sticky.assignor import StickyAssignor
 from coopgroup.core.leader import TopicMetadata
 from coopgroup.core.member.effects import GrantResources, Lane
-from coopgroup.core.member.events import CommitRequested, Offset, SubscriptionChanged
+from coopgroup.core.member.events import Offset, SubscriptionChanged
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model import group_api as api
 from coopgroup.core.policies.built_in import SimplePolicy
@@ -184,8 +184,7 @@ def subscribe(hand: Hand, driver: GroupDriver) -> None:
 def commit(driver: GroupDriver) -> list[tuple[tuple[str, int, int], ...]]:
     """Request a commit; the list receives the outcome."""
     outcome: list[tuple[tuple[str, int, int], ...]] = []
-    commit_id = driver.new_commit(outcome.append)
-    driver.post(CommitRequested(commit_id=commit_id, offsets=(Offset("orders", 0, 5),)))
+    driver.request_commit((Offset("orders", 0, 5),), outcome.append)
     return outcome
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Message
 
+from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
 from coopgroup.core.member.events import CommitRequested, LossHandled, Offset
 from coopgroup.core.model import ResourceSet
@@ -142,9 +143,9 @@ def test_take_when_a_callback_raises_keeps_the_records() -> None:
 def test_commit_now_when_the_client_ends_does_not_wait_for_ever() -> None:
     stage = owning()
     stage.driver.code = None
-
-    later(1.0, lambda: stage.driver.waiting.popitem()[1](()))
-    with pytest.raises(KafkaException, match="_DESTROY"):
+    codes = (("t", 0, int(ErrorCode.UNKNOWN_MEMBER_ID)),)
+    later(1.0, lambda: stage.driver.waiting.popitem()[1](codes))
+    with pytest.raises(KafkaException, match="UNKNOWN_MEMBER_ID"):
         stage.committing.commit_now((Offset("t", 0, 5),))
 
 

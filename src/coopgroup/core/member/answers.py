@@ -63,6 +63,8 @@ def take_outcome(turn: Turn, event: Answered | RequestFailed) -> None:
     if isinstance(event, RequestFailed):
         _take_failure(turn, kind, sent, event)
     else:
+        if kind is not RequestKind.FIND_COORDINATOR:  # any broker answers it
+            turn.set(heard_at_ms=turn.now_ms)
         _take_answer(turn, kind, sent, event)
 
 

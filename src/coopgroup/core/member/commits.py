@@ -12,6 +12,9 @@ Rules of this file (KAFKA commits in a rebalance, peers: librdkafka#4059, zio-ka
   requested before a partition was given up and returned: another member may have committed a later
   offset meanwhile.
 - Lost partitions are not committed.
+- A caller waits for a silent coordinator no longer than the request timeout, and never longer than
+  its own limit. A coordinator that answers may let a commit wait for the end of a round: that is
+  not a failure.
 - The cost of a commit does not depend on the length of the queue. The queue is copied when a
   request is sent or answered, or when commits time out together, never when a commit is added.
 """
@@ -34,9 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from collections.abc import Set as AbstractSet
 
-    from coopgroup.core.member.events import Offset
+    from coopgroup.core.member.events import CommitRequested, Offset
 
 Codes = tuple[tuple[str, int, int], ...]
+"""(topic, partition, error code) of a commit; 0 for committed."""
 Finished = tuple[int, Codes]
 
 
@@ -47,19 +51,23 @@ class PendingCommit:
     Attributes:
         commit_id: its number.
         offsets: the offsets that remain to be committed.
+        asked_at_ms: when it was requested.
+        until_ms: when its caller stops waiting, None for never.
         codes: outcomes of the finished partitions.
         failures: number of answers that asked for a retry.
         sent: whether the commit is part of the request under way.
-        last_try: whether the commit ends with the answer to the request under way, even if that
-            fails.
+        timed_out: whether its caller was told REQUEST_TIMED_OUT while it was under way. Its fate is
+            unknown until the answer, and it is not tried again.
     """
 
     commit_id: int
     offsets: tuple[Offset, ...]
+    asked_at_ms: int
+    until_ms: int | None = None
     codes: Codes = ()
     failures: int = 0
     sent: bool = False
-    last_try: bool = False
+    timed_out: bool = False
 
 
 @frozen(kw_only=True, slots=False)  # for `replaced`
@@ -68,6 +76,7 @@ class Commits:
 
     Attributes:
         queue: oldest first.
+        due_at_ms: no caller has waited long enough before this time; None if no caller waits.
         back_off: the wait before the next request.
         await_sync: whether a round must complete before the next request.
         awaited: ids of commits that must end before their partitions are given up.
@@ -76,6 +85,7 @@ class Commits:
     """
 
     queue: Chain[PendingCommit] = attrs.field(factory=Chain)
+    due_at_ms: int | None = None
     back_off: BackOff = NO_BACK_OFF
     await_sync: bool = False
     awaited: frozenset[int] = frozenset()
@@ -85,10 +95,17 @@ class Commits:
 NO_COMMITS: Final = Commits()
 
 
-def enqueue(commits: Commits, commit_id: int, offsets: tuple[Offset, ...]) -> Commits:
+def enqueue(commits: Commits, event: CommitRequested, *, now_ms: int, timeout_ms: int) -> Commits:
     """Add a commit at the end."""
-    pending = PendingCommit(commit_id=commit_id, offsets=offsets)
-    return replaced(commits, queue=commits.queue.append(pending))
+    pending = PendingCommit(
+        commit_id=event.commit_id,
+        offsets=event.offsets,
+        asked_at_ms=now_ms,
+        until_ms=event.until_ms,
+    )
+    times = (commits.due_at_ms, event.until_ms, now_ms + timeout_ms)
+    due_at_ms = min(at_ms for at_ms in times if at_ms is not None)
+    return replaced(commits, queue=commits.queue.append(pending), due_at_ms=due_at_ms)
 
 
 def await_commits(commits: Commits, resources: ResourceSet) -> Commits:
@@ -174,34 +191,54 @@ def _answered(
     exhausted = pending.failures + 1 >= attempts_max
     tried_again = _WAITING if exhausted else _WAITING | _RETRYING
     again = {
-        code for code, action in action_of.items() if action in tried_again and not pending.last_try
+        code
+        for code, action in action_of.items()
+        if action in tried_again and not pending.timed_out
     }
     codes = [(one[0], one[1], code) for one, code in answers if code not in again]
-    settled = PendingCommit(
-        commit_id=pending.commit_id,
+    settled = replaced(
+        pending,
         offsets=tuple(one for one, code in answers if code in again) if again else (),
         codes=tuple(sorted((*pending.codes, *codes))),
         failures=pending.failures + (not actions.isdisjoint(_RETRYING)),
-        last_try=pending.last_try,
+        sent=False,
     )
     return settled, actions
 
 
-def abandon(commits: Commits, commit_ids: AbstractSet[int]) -> tuple[Commits, tuple[Finished, ...]]:
-    """Stop sending commits whose callers were notified of a timeout.
+def time_out(
+    commits: Commits, *, heard_at_ms: int, timeout_ms: int, now_ms: int
+) -> tuple[Commits, tuple[Finished, ...]]:
+    """Tell the callers that have waited long enough, and send their commits no more.
 
-    A commit under way cannot be taken back; it ends with its answer, even if that fails. A commit
-    that was sent before may have arrived. A commit that has already ended is ignored.
+    A commit under way cannot be taken back. It stays in the queue until its answer, so that its
+    partitions are not given up before.
     """
+    told: list[Finished] = []
+    later: list[int] = []
 
-    def given_up(pending: PendingCommit) -> PendingCommit:
-        if pending.commit_id not in commit_ids:
+    def checked(pending: PendingCommit) -> PendingCommit:
+        if pending.timed_out:
             return pending
-        if pending.sent:
-            return replaced(pending, last_try=True)
-        return _refused(pending, _partitions(pending), ErrorCode.REQUEST_TIMED_OUT)
+        due_at_ms = max(pending.asked_at_ms, heard_at_ms) + timeout_ms
+        if pending.until_ms is not None:
+            due_at_ms = min(due_at_ms, pending.until_ms)
+        if now_ms < due_at_ms:
+            later.append(due_at_ms)
+            return pending
+        ended = _refused(pending, _partitions(pending), ErrorCode.REQUEST_TIMED_OUT)
+        if not pending.sent:
+            return ended
+        told.append((ended.commit_id, ended.codes))
+        return replaced(pending, timed_out=True)
 
-    return _ended(commits, [given_up(pending) for pending in commits.queue])
+    commits, finished = _ended(commits, [checked(pending) for pending in commits.queue])
+    return replaced(commits, due_at_ms=min(later, default=None)), (*told, *finished)
+
+
+def codes_of(offsets: Iterable[Offset], code: int) -> Codes:
+    """Return one code for all offsets of a commit."""
+    return tuple(sorted((one.topic, one.partition, int(code)) for one in offsets))
 
 
 def lapse(commits: Commits, gained: ResourceSet) -> tuple[Commits, tuple[Finished, ...]]:
@@ -260,17 +297,13 @@ def _refused(
     return replaced(pending, offsets=tuple(kept), codes=tuple(sorted(codes)))
 
 
-def _ended(
-    commits: Commits, queue: Iterable[PendingCommit]
-) -> tuple[Commits, tuple[Finished, ...]]:
-    """Return the queue without finished commits, and these commits."""
-    finished, rest = [], []
-    for pending in queue:
-        if pending.offsets:
-            rest.append(pending)
-        else:
-            finished.append((pending.commit_id, pending.codes))
+def _ended(commits: Commits, queue: list[PendingCommit]) -> tuple[Commits, tuple[Finished, ...]]:
+    """Return the queue without finished commits, and those whose callers still wait."""
+    rest = Chain.of(pending for pending in queue if pending.offsets)
+    ended = [pending for pending in queue if not pending.offsets]
     awaited = commits.awaited
     if awaited:
-        awaited = awaited.difference(commit_id for commit_id, _ in finished)
-    return replaced(commits, queue=Chain.of(rest), awaited=awaited), tuple(finished)
+        awaited = awaited.difference(pending.commit_id for pending in ended)
+    finished = tuple((each.commit_id, each.codes) for each in ended if not each.timed_out)
+    due_at_ms = commits.due_at_ms if rest else None
+    return replaced(commits, queue=rest, awaited=awaited, due_at_ms=due_at_ms), finished

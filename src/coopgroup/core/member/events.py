@@ -168,25 +168,12 @@ class CommitRequested:
     Attributes:
         commit_id: distinct number that the outcome will carry.
         offsets: at most one per partition.
+        until_ms: when the caller stops waiting, by the host's clock; None for never.
     """
 
     commit_id: int
     offsets: tuple[Offset, ...]
-
-
-@frozen(kw_only=True)
-class CommitsAbandoned:
-    """The callers of some commits were notified of a timeout, and no longer wait.
-
-    These commits are not sent again and end with REQUEST_TIMED_OUT. A commit under way cannot be
-    taken back: it ends with its answer, without a retry. A commit that has already ended is
-    ignored. The queue is copied once per event, so a host names all such commits together.
-
-    Attributes:
-        commit_ids: ids of the `CommitRequested`.
-    """
-
-    commit_ids: frozenset[int]
+    until_ms: int | None = None
 
 
 @frozen(kw_only=True)
@@ -252,7 +239,6 @@ Event: TypeAlias = (
     | RevocationCompleted
     | LossHandled
     | CommitRequested
-    | CommitsAbandoned
     | StartsDeclined
     | WarmSetDeclared
     | WarmedUp

@@ -17,7 +17,7 @@ import attrs
 from coopgroup.core.member.answers import take_outcome
 from coopgroup.core.member.bell import heed_bell, ring_if_due
 from coopgroup.core.member.broker_assigns import look_reason
-from coopgroup.core.member.commits import abandon, enqueue
+from coopgroup.core.member.commits import codes_of, enqueue, time_out
 from coopgroup.core.member.effects import STALLED
 from coopgroup.core.member.error_actions import ErrorCode, RequestKind
 from coopgroup.core.member.events import (
@@ -26,7 +26,6 @@ from coopgroup.core.member.events import (
     BellRang,
     CatalogueSeen,
     CommitRequested,
-    CommitsAbandoned,
     Event,
     LeaveRequested,
     LossHandled,
@@ -114,8 +113,7 @@ def _take_request(
     | ApplicationStalled
     | RevocationCompleted
     | LossHandled
-    | CommitRequested
-    | CommitsAbandoned,
+    | CommitRequested,
 ) -> None:
     match event:
         case SubscriptionChanged():
@@ -133,10 +131,6 @@ def _take_request(
             turn.move(Trigger.LOSS_HANDLED, "loss handled")
         case CommitRequested():
             _request_commit(turn, event)
-        case CommitsAbandoned():
-            commits, finished = abandon(turn.member.commits, event.commit_ids)
-            turn.set(commits=commits)
-            turn.finish_commits(finished)
         case _:
             assert_never(event)
 
@@ -196,12 +190,12 @@ def _stall(turn: Turn) -> None:
 
 
 def _request_commit(turn: Turn, event: CommitRequested) -> None:
-    if turn.member.state in AT_WORK:
-        commits = enqueue(turn.member.commits, event.commit_id, event.offsets)
-        turn.set(commits=commits)
+    member = turn.member
+    if member.state in AT_WORK:
+        timeout_ms = member.config.request_timeout_ms
+        turn.set(commits=enqueue(member.commits, event, now_ms=turn.now_ms, timeout_ms=timeout_ms))
         return
-    code = int(ErrorCode.UNKNOWN_MEMBER_ID)
-    codes = tuple(sorted((o.topic, o.partition, code) for o in event.offsets))
+    codes = codes_of(event.offsets, ErrorCode.UNKNOWN_MEMBER_ID)
     turn.finish_commits([(event.commit_id, codes)])
 
 
@@ -217,6 +211,7 @@ def _meet_deadlines(turn: Turn) -> None:
     if lease_is_over(member, turn.now_ms):
         expired = turn.now_ms >= member.lease.until_ms
         turn.lose("lease expired" if expired else "rebalance time-out", keep_id=True)
+    _time_out_commits(turn)
     member = turn.member
     due = member.delay.rejoin_in_ms(turn.now_ms) == 0
     wanted = member.rejoin_reason or warm_reason(turn) or look_reason(turn)
@@ -229,3 +224,18 @@ def _meet_deadlines(turn: Turn) -> None:
         soon_ms = turn.member.revocation.join_at_ms
         if soon_ms is not None and turn.now_ms >= soon_ms:
             turn.rejoin(reason or "what is still being stopped must not hold others back")
+
+
+def _time_out_commits(turn: Turn) -> None:
+    member = turn.member
+    due_at_ms = member.commits.due_at_ms
+    if due_at_ms is None or turn.now_ms < due_at_ms:
+        return
+    commits, finished = time_out(
+        member.commits,
+        heard_at_ms=member.heard_at_ms,
+        timeout_ms=member.config.request_timeout_ms,
+        now_ms=turn.now_ms,
+    )
+    turn.set(commits=commits)
+    turn.finish_commits(finished)

@@ -78,6 +78,7 @@ class Member:
         rejoin_reason: why a round is wanted, "" if none is.
         coordinator: the group's coordinator, None if unknown.
         outstanding: requests on their way, by kind.
+        heard_at_ms: when the coordinator answered last; 0 if it never answered.
         next_request_id: number of the next request.
         heartbeat_at_ms: when the next heartbeat is due.
         back_off: the wait before the next join, sync or look-up.
@@ -103,6 +104,7 @@ class Member:
     rejoin_reason: str = ""
     coordinator: Coordinator | None = None
     outstanding: dict[RequestKind, Outstanding] = attrs.field(factory=dict)
+    heard_at_ms: int = 0
     next_request_id: int = 1
     heartbeat_at_ms: int = 0
     back_off: BackOff = NO_BACK_OFF

@@ -195,7 +195,7 @@ QUIET_S = 30.0
 
 
 def _coordinator_silent_s(driver: GroupDriver, now: float) -> float:
-    heard_at_ms = driver.commits.heard_at_ms
+    heard_at_ms = driver.member.heard_at_ms
     return now - heard_at_ms / 1000 if heard_at_ms else math.inf
 
 

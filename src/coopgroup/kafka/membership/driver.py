@@ -53,19 +53,17 @@ from coopgroup.core.member.effects import (
     Send,
 )
 from coopgroup.core.member.events import (
-    Answered,
     ApplicationStalled,
     BellRang,
     CommitRequested,
-    CommitsAbandoned,
     LeaveRequested,
+    Offset,
     Woken,
 )
 from coopgroup.core.member.transitions import AT_WORK
 from coopgroup.core.model.group_api import (
     Answer,
     Coordinator,
-    FindCoordinatorAnswer,
     GroupRequest,
     JoinedMember,
 )
@@ -268,9 +266,7 @@ class GroupDriver:
             load_connections(self.settings.connection)  # it sends records before a subscription
             timeout_ms = self.settings.member.request_timeout_ms
             self.sink.open_topic(self.settings.telemetry_topic, self.transport, timeout_ms)
-        self.commits = PendingCommits(
-            timeout_ms=self.settings.member.request_timeout_ms, warn=self.sink.warn_of
-        )
+        self.commits = PendingCommits(self.sink.warn_of)
         self.leader = RoundLeader(
             assignor=StickyAssignor() if self.assignor is None else self.assignor,
             policy=SimplePolicy() if self.policy is None else self.policy,
@@ -358,7 +354,7 @@ class GroupDriver:
                 self._events.put(event)
                 return
         if isinstance(event, CommitRequested):
-            self.commits.refuse(event, ErrorCode.UNKNOWN_MEMBER_ID)
+            self.commits.finish(event.commit_id)
 
     def leave(self, reason: str, *, for_good: bool) -> None:
         """Make the member leave; `for_good` ends the membership even if a `slot` keeps it."""
@@ -382,15 +378,18 @@ class GroupDriver:
             self._remind_at_s = at_s
             self.post(Woken())
 
-    def new_commit(self, on_committed: OnCommitted) -> int:
-        """Register a commit; the callback is called exactly once.
+    def request_commit(
+        self,
+        offsets: tuple[Offset, ...],
+        on_committed: OnCommitted,
+        until_ms: int | None = None,
+    ) -> None:
+        """Request a commit, from any thread; the callback is called exactly once.
 
-        It runs on the group's thread; after `stop`, on the thread that posts the commit.
-
-        Returns:
-            The commit's id, for `CommitRequested`, which must be posted.
+        It runs on the group's thread; after `stop`, on the thread that requests the commit.
         """
-        return self.commits.register(on_committed)
+        commit_id = self.commits.register(offsets, on_committed)
+        self.post(CommitRequested(commit_id=commit_id, offsets=offsets, until_ms=until_ms))
 
     def wait_for_commits(self, limit_s: float) -> bool:
         """Wait until all commits requested so far have ended; return whether they did in time."""
@@ -418,7 +417,7 @@ class GroupDriver:
             self._bell.finish(_RING_TIMEOUT_S)
         self.sink.finish_topic()
         self.transport.close(_STOP_TIMEOUT_MS)
-        self.commits.end_all(ErrorCode.UNKNOWN_MEMBER_ID)
+        self.commits.end_all()
 
     # --- the group's thread ----------------------------------------------------------------------
 
@@ -469,12 +468,6 @@ class GroupDriver:
             self._reminded_s = remind_at_s
         if self.watcher is not None and now_s() >= self.watcher.due_s:
             self.watcher.begin()
-        overdue = self.commits.overdue()
-        if overdue:
-            # The order matters: for the member, a commit on the wire ends only with its answer.
-            for commit_id in overdue:
-                self.commits.end(commit_id, ErrorCode.REQUEST_TIMED_OUT)
-            self._take(CommitsAbandoned(commit_ids=frozenset(overdue)))
 
     def _pause_s(self) -> float:
         deadline_ms = session_deadline_ms(self._session)
@@ -491,20 +484,13 @@ class GroupDriver:
             pause_s = min(pause_s, max(0.0, self._remind_at_s - now_s()))
         if self.watcher is not None:
             pause_s = min(pause_s, max(0.0, self.watcher.due_s - now_s()))
-        pause_s = min(pause_s, self.inbox.pause_s())
-        if self.commits.are_waited_for:
-            pause_s = min(pause_s, self.settings.member.request_timeout_ms / 1000)
-        return pause_s
+        return min(pause_s, self.inbox.pause_s())
 
     def _is_stalled(self) -> bool:
         limit_s = self.settings.max_poll_interval_ms / 1000
         return self.member.state in AT_WORK and now_s() - self.polled_at_s >= limit_s
 
     def _take(self, event: SessionEvent) -> None:
-        if isinstance(event, CommitRequested):
-            self.commits.take_up(event)
-        elif isinstance(event, Answered) and not isinstance(event.answer, FindCoordinatorAnswer):
-            self.commits.hear()
         try:
             session = with_rate(self._session, self.meter.rate_per_s)
             session, effects = step(session, event, now_ms=now_ms())
@@ -560,7 +546,7 @@ class GroupDriver:
             case KeepIdentity():
                 self._keep(effect.identity)
             case FinishCommit():
-                self.commits.finish(effect)
+                self.commits.finish(effect.commit_id, effect.codes)
             case RingBell():
                 if self._bell is not None:
                     self._bell.ring()
@@ -636,7 +622,7 @@ class GroupDriver:
             self._told.put(FailMember(code=ErrorCode.UNKNOWN_SERVER_ERROR, message=message))
             return
         self._go_on(session, effects)
-        self.commits.end_taken_up(ErrorCode.UNKNOWN_MEMBER_ID)
+        self.commits.end_all()
 
 
 def _lease_until_s(member: Member) -> float:

@@ -14,14 +14,15 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from coopgroup.core.member.events import CommitRequested, CommitsAbandoned, Offset
+from coopgroup.core.member.commits import Codes
+from coopgroup.core.member.events import Offset
 from coopgroup.core.model import ResourceSet
-from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.clock import now_ms, now_s
 from coopgroup.kafka.config.settings import ConsumerSettings
 from coopgroup.kafka.exceptions import kafka_error, kafka_exception
 from coopgroup.kafka.membership.driver import GroupDriver
@@ -36,9 +37,6 @@ from coopgroup.kafka.records.partitions import (
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.kafka.rpc.questions import CommittedOffset
 from coopgroup.telemetry import CommitFailed
-
-Codes: TypeAlias = tuple[tuple[str, int, int], ...]
-"""(topic, partition, error code) of a commit; 0 for committed. Empty if the group is gone."""
 
 
 @define(eq=False)
@@ -117,7 +115,12 @@ class Committing:
         if refusal is not None:
             raise refusal
 
-    def _send(self, offsets: tuple[Offset, ...], on_committed: Callable[[Codes], None]) -> int:
+    def _send(
+        self,
+        offsets: tuple[Offset, ...],
+        on_committed: Callable[[Codes], None],
+        until_ms: int | None = None,
+    ) -> None:
         # `on_assign` may commit the first offset. An offset that was read before is then too old.
         lookup = self.starts.lookup
         held = () if lookup.is_idle else lookup.hold((one.topic, one.partition) for one in offsets)
@@ -136,9 +139,7 @@ class Committing:
             finally:  # the caller may be waiting
                 on_committed(codes)
 
-        commit_id = self.driver.new_commit(remember)
-        self.driver.post(CommitRequested(commit_id=commit_id, offsets=offsets))
-        return commit_id
+        self.driver.request_commit(offsets, remember, until_ms)
 
     def _send_and_wait(self, offsets: tuple[Offset, ...], limit_s: float | None = None) -> Codes:
         finished = threading.Event()
@@ -148,12 +149,9 @@ class Committing:
             outcome.append(codes)
             finished.set()
 
-        commit_id = self._send(offsets, finish)
-        if not finished.wait(limit_s):
-            # Otherwise the commit might be sent again after its partitions were given up.
-            self.driver.post(CommitsAbandoned(commit_ids=frozenset({commit_id})))
-            code = KafkaError.REQUEST_TIMED_OUT
-            return tuple((one.topic, one.partition, code) for one in offsets)
+        # The member keeps the limit. It must not send the commit after its partitions are given up.
+        self._send(offsets, finish, None if limit_s is None else now_ms() + round(limit_s * 1000))
+        finished.wait()
         return outcome[0]
 
     def _tell(self, offsets: tuple[Offset, ...], codes: Codes) -> None:
@@ -182,8 +180,6 @@ def _refusal(codes: Codes) -> KafkaException | None:
 
 
 def _first_failure(codes: Codes) -> int | None:
-    if not codes:
-        return int(KafkaError._DESTROY)
     return next((code for _, _, code in codes if code), None)
 
 

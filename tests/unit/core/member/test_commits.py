@@ -6,14 +6,13 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from coopgroup.core.member import ErrorCode, MemberState, RequestKind
+from coopgroup.core.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
 from coopgroup.core.member.chain import WIDTH, Chain
 from coopgroup.core.member.commits import Commits, enqueue, settle, take_batch
 from coopgroup.core.member.effects import Lane
 from coopgroup.core.member.error_actions import Action
 from coopgroup.core.member.events import (
     CommitRequested,
-    CommitsAbandoned,
     LossHandled,
     Offset,
     RevocationCompleted,
@@ -147,22 +146,75 @@ def test_commit_of_a_partition_that_the_answer_leaves_out_is_refused() -> None:
 TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
 
 
-def test_abandoned_commit_when_it_waits_is_not_sent() -> None:
-    driven = stable().give(commit(1, (0, 10))).give(commit(2, (0, 20), (1, 5)))
-    driven.give(commit(3, (0, 15))).give(CommitsAbandoned(commit_ids=frozenset({2})))
+TIMEOUT_MS = CONFIG.request_timeout_ms
+
+
+def silent() -> DrivenMember:
+    """Its heartbeats are far apart, so no answer proves that the coordinator is alive."""
+    return configured(stable(), session_timeout_ms=60_000, heartbeat_interval_ms=50_000).heartbeat()
+
+
+def test_commit_when_its_caller_waits_no_longer_is_not_sent() -> None:
+    driven = stable().give(commit(1, (0, 10)))
+    limited = attrs.evolve(commit(2, (0, 20), (1, 5)), until_ms=driven.now_ms + 40)
+    driven.give(limited).give(commit(3, (0, 15)))
+    assert next_deadline_ms(driven.member) == driven.now_ms + 40
+    assert driven.wait(39).effects == ()
+    driven.wait(1)
     assert (driven.finished(), driven.sent()) == ([(2, {0: TIMED_OUT, 1: TIMED_OUT})], [])
     driven.answer(COMMIT, answer((0, 0)))
     assert driven.finished() == [(1, {0: 0})]
     assert committed(driven) == (1, {0: 15})
 
 
+def test_commit_when_its_callers_limit_is_over_before_it_arrives_is_not_sent() -> None:
+    driven = stable()
+    driven.give(attrs.evolve(commit(1, (0, 10)), until_ms=driven.now_ms))
+    assert (driven.finished(), driven.sent()) == ([(1, {0: TIMED_OUT})], [])
+
+
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR])
-def test_abandoned_commit_when_it_is_under_way_is_not_tried_again(code: ErrorCode) -> None:
-    driven = stable().give(commit(1, (0, 10))).give(CommitsAbandoned(commit_ids=frozenset({1})))
-    assert driven.effects == ()
-    driven.answer(COMMIT, answer((0, code)))
-    assert driven.finished() == [(1, {0: code})]
-    assert driven.wait(500).sent() == []
+def test_commit_when_it_times_out_under_way_ends_once_and_is_not_tried_again(
+    code: ErrorCode,
+) -> None:
+    """Its fate is unknown until the answer, and the next commit waits for that."""
+    driven = silent().give(commit(1, (0, 10), (1, 5)))
+    driven.wait(1_000).give(commit(2, (0, 20)))
+    assert next_deadline_ms(driven.member) == driven.now_ms + TIMEOUT_MS - 1_000
+    driven.wait(TIMEOUT_MS - 1_000)
+    assert (driven.finished(), driven.sent()) == ([(1, {0: TIMED_OUT, 1: TIMED_OUT})], [])
+    assert next_deadline_ms(driven.member) == driven.now_ms + 1_000
+    driven.answer(COMMIT, answer((0, code), (1, code)))
+    assert driven.finished() == []
+    if code:
+        driven.wait(CONFIG.retry_backoff_ms)
+    assert committed(driven) == (1, {0: 20})
+    driven.answer(COMMIT, answer((0, 0)))
+    assert driven.finished() == [(2, {0: 0})]
+    assert driven.wait(2 * TIMEOUT_MS).effects == ()
+
+
+def test_commit_when_the_coordinator_answers_may_wait_for_the_end_of_a_round() -> None:
+    driven = configured(rejoining(), session_timeout_ms=60_000).give(commit(1, (0, 10))).join(2)
+    driven.answer(COMMIT, answer((0, ErrorCode.REBALANCE_IN_PROGRESS)))
+    for _ in range(5):
+        driven.heartbeat().wait(TIMEOUT_MS - 1)
+        assert driven.finished() == []
+    assert driven.wait(1).finished() == [(1, {0: TIMED_OUT})]
+    assert COMMIT not in driven.sync().member.outstanding
+
+
+def test_commits_when_they_time_out_together_are_looked_at_once() -> None:
+    """The member checks in each step. If it looked at each commit, commits would be quadratic."""
+    count = 3_000
+    driven = silent()
+    for commit_id in range(count):
+        driven.give(commit(commit_id, (0, commit_id)))
+    assert len(driven.wait(TIMEOUT_MS).finished()) == count
+    queue = driven.member.commits.queue
+    assert [pending.commit_id for pending in queue] == [0]  # it is under way
+    driven.give(commit(count, (0, count)))
+    assert driven.member.commits.due_at_ms == driven.now_ms + TIMEOUT_MS
 
 
 def test_commit_of_an_earlier_life_is_not_sent_when_its_partition_comes_back() -> None:
@@ -216,8 +268,8 @@ def test_20_000_commits_while_no_answer_comes_cost_as_much_each_as_a_few() -> No
     commits, written = Commits(), 0
     for commit_id in range(count):
         before = {id(level) for level in commits.queue.levels}
-        offsets = (Offset("T", commit_id % 2, commit_id),)
-        commits = enqueue(commits, commit_id, offsets)
+        event = commit(commit_id, (commit_id % 2, commit_id))
+        commits = enqueue(commits, event, now_ms=0, timeout_ms=TIMEOUT_MS)
         written += sum(len(level) for level in commits.queue.levels if id(level) not in before)
     assert written < count * WIDTH
     commits, sent, finished = take_batch(commits, HELD)

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
+import attrs
 import pytest
 
 from coopgroup.core.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
 from coopgroup.core.member.effects import FinishCommit, Send
 from coopgroup.core.member.events import (
     CommitRequested,
-    CommitsAbandoned,
     Event,
     Offset,
     RejoinRequested,
@@ -85,11 +85,13 @@ def test_revoking_to_joining_does_not_wait_for_commits_asked_for_later() -> None
 
 
 def given_up_with_a_late_commit() -> DrivenMember:
-    driven = holding().give(commit(2, 1))
+    driven = revoking()
+    limited = attrs.evolve(commit(1, 1), until_ms=driven.now_ms + 150)
+    driven.give(limited).give(STOPPED).give(commit(2, 1))
     driven.refuse(COMMIT, ErrorCode.NO_ANSWER).find().wait(100)
     assert driven.committed() == {1: 20}
     answered(driven, ErrorCode.KAFKA_STORAGE_ERROR)
-    driven.give(CommitsAbandoned(commit_ids=frozenset({1})))
+    driven.wait(50)
     assert (driven.sent(), driven.claims().owned) == (["JoinGroupRequest"], T0)
     assert [commit_id for commit_id, _ in driven.finished()] == [1]
     return driven

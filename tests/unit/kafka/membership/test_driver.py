@@ -14,7 +14,6 @@ from coopgroup.core.member.effects import FailMember, GrantResources, LoseResour
 from coopgroup.core.member.events import (
     Answered,
     CommitRequested,
-    CommitsAbandoned,
     LeaveRequested,
     LossHandled,
     Offset,
@@ -32,12 +31,11 @@ from coopgroup.core.model.group_api import (
     OffsetCommitRequest,
     SyncGroupRequest,
 )
-from coopgroup.core.session import Session, SessionEvent, step
+from coopgroup.core.session import SessionEvent
 from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.driver import LateThread
 from coopgroup.kafka.membership.group_events import GroupEvents
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.kafka.records.pending_commits import PendingCommits
 from coopgroup.kafka.rpc.outcomes import FailureKind
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 from coopgroup.worker import Worker
@@ -156,52 +154,31 @@ def test_commits_when_the_driver_stops_end_once_each(hand: Hand, joined: DriverA
     assert OffsetCommitRequest in group.requests
     outcomes += [commit(driver) for _ in range(10)]
     early: Codes = []
-    commit_id = driver.new_commit(early.append)
+    offsets = (Offset("orders", 0, 5),)
+    commit_id = driver.commits.register(offsets, early.append)
     driver.stop()
     driver.stop()
-    assert early == [()]  # ended without an offset
-    driver.post(CommitRequested(commit_id=commit_id, offsets=(Offset("orders", 0, 5),)))
+    driver.post(CommitRequested(commit_id=commit_id, offsets=offsets))
     outcomes.append(commit(driver))
-    assert early == [()]
+    assert early == ended(ErrorCode.UNKNOWN_MEMBER_ID)
     assert outcomes == [ended(ErrorCode.UNKNOWN_MEMBER_ID)] * 21
 
 
 COMMITS = 3_000
 
 
-def test_commits_that_time_out_together_cost_the_member_one_step(
-    hand: Hand, monkeypatch: pytest.MonkeyPatch
+def test_commits_when_the_coordinator_is_silent_time_out_and_the_driver_wakes_for_them(
+    hand: Hand,
 ) -> None:
-    steps: list[object] = []
-
-    def counted(session: Session, event: SessionEvent, *, now_ms: int) -> object:
-        if isinstance(event, CommitsAbandoned):
-            steps.append(event)
-        return step(session, event, now_ms=now_ms)
-
     with running(hand, more=SELDOM) as (driver, group):
         subscribe(hand, driver)
         group.silent = frozenset({OffsetCommitRequest})
-        monkeypatch.setattr(driver_module, "step", counted)
         outcomes = [commit(driver) for _ in range(COMMITS)]
+        hand.run()
+        assert (outcomes, driver.commits.are_waited_for) == ([[]] * COMMITS, True)
         hand.advance(1.0)
-    assert outcomes == [ended(ErrorCode.REQUEST_TIMED_OUT)] * COMMITS
-    assert len(steps) < COMMITS // 10
-
-
-def test_pending_commits_when_asked_who_is_overdue_look_at_the_oldest_only() -> None:
-    """The thread checks after each event. Checking every commit made commits quadratic."""
-    pending = PendingCommits(timeout_ms=0, warn=fail)
-    outcomes: list[object] = []
-    ids = [pending.register(outcomes.append) for _ in range(3)]
-    for commit_id in ids:
-        pending.take_up(CommitRequested(commit_id=commit_id, offsets=()))
-    pending.end(ids[0], ErrorCode.NONE)
-    assert pending.overdue() == ids[1:]
-    assert pending.overdue() == []
-    patient = PendingCommits(timeout_ms=60_000, warn=fail)
-    patient.take_up(CommitRequested(commit_id=1, offsets=()))
-    assert (patient.overdue(), patient.are_waited_for) == ([], True)
+        assert outcomes == [ended(ErrorCode.REQUEST_TIMED_OUT)] * COMMITS
+        assert not driver.commits.are_waited_for
 
 
 def test_wait_for_commits_is_over_when_those_asked_for_before_have_ended(
@@ -286,7 +263,7 @@ def test_driver_when_a_deadline_cannot_be_told_fails_the_member_and_can_be_stopp
         raise LookupError("a bug")
 
     monkeypatch.setattr(driver_module, "session_deadline_ms", count)
-    driver.post(CommitRequested(commit_id=driver.new_commit(lambda _: None), offsets=()))
+    driver.request_commit((), lambda _: None)
     hand.run()
     assert driver.member.state is MemberState.FAILED
     tries.clear()
@@ -312,8 +289,7 @@ def test_driver_when_a_commits_caller_fails_goes_on(
     for silent in (frozenset(), frozenset({OffsetCommitRequest, HeartbeatRequest})):
         caplog.clear()
         group.silent = silent
-        commit_id = driver.new_commit(fail)
-        driver.post(CommitRequested(commit_id=commit_id, offsets=(Offset("orders", 0, 5),)))
+        driver.request_commit((Offset("orders", 0, 5),), fail)
         hand.advance(0.6)
         assert "internal_error" in warnings(caplog)
     group.silent = frozenset()

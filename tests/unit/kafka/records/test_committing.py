@@ -10,12 +10,13 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from coopgroup.core.member import ErrorCode
-from coopgroup.core.member.events import CommitRequested, CommitsAbandoned, Offset
+from coopgroup.core.member.events import CommitRequested, Offset
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.config.settings import read_settings
-from coopgroup.kafka.records.committing import Codes, Committing, read_committed
+from coopgroup.kafka.records.committing import Committing, read_committed
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.kafka.rpc.questions import CommittedOffset
+from tests.support.by_hand import Hand
 from tests.unit.kafka.fakes import FakeCoordinator, FakeDriver, starts
 
 OFFSETS = (Offset("t", 0, 5),)
@@ -68,15 +69,15 @@ def test_commit_ends_although_its_outcome_cannot_be_noted() -> None:
     assert heard == [store.failure]
 
 
-def test_commit_when_nobody_waits_any_more_is_abandoned() -> None:
-    driver, store = FakeDriver(code=None), _Store()
-    _committing(driver, store).commit_last(HELD, 0.01)
-    requested, abandoned = driver.posted
-    assert isinstance(requested, CommitRequested)
-    assert abandoned == CommitsAbandoned(commit_ids=frozenset({requested.commit_id}))
-    late: Codes = (("t", 0, 0),)
-    driver.waiting[requested.commit_id](late)
-    assert store.noted == list(OFFSETS)
+@pytest.mark.parametrize(("limit_s", "wait_ms"), [(None, None), (0.01, 10)])
+def test_last_commit_tells_the_member_how_long_its_caller_waits(
+    limit_s: float | None, wait_ms: int | None, hand: Hand
+) -> None:
+    driver, store = FakeDriver(code=ErrorCode.REQUEST_TIMED_OUT), _Store()
+    _committing(driver, store).commit_last(HELD, limit_s)
+    until_ms = None if wait_ms is None else round(hand.now_s * 1000) + wait_ms
+    assert driver.posted == [CommitRequested(commit_id=1, offsets=OFFSETS, until_ms=until_ms)]
+    assert store.noted == []
 
 
 # --- `committed` returns the answers and the errors of confluent_kafka ----------------------------
