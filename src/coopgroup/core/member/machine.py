@@ -17,7 +17,7 @@ import attrs
 from coopgroup.core.member.answers import take_outcome
 from coopgroup.core.member.bell import heed_bell, ring_if_due
 from coopgroup.core.member.broker_assigns import look_reason
-from coopgroup.core.member.commits import codes_of, enqueue, time_out
+from coopgroup.core.member.commits import codes_of, enqueue
 from coopgroup.core.member.effects import STALLED
 from coopgroup.core.member.error_actions import ErrorCode, RequestKind
 from coopgroup.core.member.events import (
@@ -211,7 +211,7 @@ def _meet_deadlines(turn: Turn) -> None:
     if lease_is_over(member, turn.now_ms):
         expired = turn.now_ms >= member.lease.until_ms
         turn.lose("lease expired" if expired else "rebalance time-out", keep_id=True)
-    _time_out_commits(turn)
+    turn.time_out_commits()
     member = turn.member
     due = member.delay.rejoin_in_ms(turn.now_ms) == 0
     wanted = member.rejoin_reason or warm_reason(turn) or look_reason(turn)
@@ -224,18 +224,3 @@ def _meet_deadlines(turn: Turn) -> None:
         soon_ms = turn.member.revocation.join_at_ms
         if soon_ms is not None and turn.now_ms >= soon_ms:
             turn.rejoin(reason or "what is still being stopped must not hold others back")
-
-
-def _time_out_commits(turn: Turn) -> None:
-    member = turn.member
-    due_at_ms = member.commits.due_at_ms
-    if due_at_ms is None or turn.now_ms < due_at_ms:
-        return
-    commits, finished = time_out(
-        member.commits,
-        heard_at_ms=member.heard_at_ms,
-        timeout_ms=member.config.request_timeout_ms,
-        now_ms=turn.now_ms,
-    )
-    turn.set(commits=commits)
-    turn.finish_commits(finished)

@@ -78,13 +78,9 @@ def next_deadline_ms(member: Member) -> int | None:
     times = [at_ms for _, at_ms in wanted(member)]
     if member.owned:
         times.append(member.lost_at_ms)
-    own = (
-        member.wants_a_round_at_ms,
-        looks_at_ms(member),
-        member.bell.ring_at_ms,
-        member.commits.due_at_ms,
-    )
-    return min([*times, *(at_ms for at_ms in own if at_ms is not None)], default=None)
+    own = (member.wants_a_round_at_ms, looks_at_ms(member), member.bell.ring_at_ms)
+    times += [at_ms for at_ms in (*own, member.commits.due_at_ms) if at_ms is not None]
+    return min(times, default=None)
 
 
 def send_what_is_due(turn: Turn) -> None:

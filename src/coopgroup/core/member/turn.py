@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from attrs import define, field
 
-from coopgroup.core.member.commits import fail_all
+from coopgroup.core.member.commits import fail_all, time_out
 from coopgroup.core.member.effects import (
     CancelJoin,
     FailMember,
@@ -79,6 +79,21 @@ class Turn:
             self.set(state=after)
             record = StateChanged(before=before.value, after=after.value, cause=cause)
             self.emit(Report(record=record))
+
+    def time_out_commits(self) -> None:
+        """End the commits whose callers have waited long enough."""
+        member = self.member
+        due_at_ms = member.commits.due_at_ms
+        if due_at_ms is None or self.now_ms < due_at_ms:
+            return
+        commits, finished = time_out(
+            member.commits,
+            heard_at_ms=member.heard_at_ms,
+            timeout_ms=member.config.request_timeout_ms,
+            now_ms=self.now_ms,
+        )
+        self.set(commits=commits)
+        self.finish_commits(finished)
 
     def finish_commits(self, finished: Iterable[Finished]) -> None:
         """Give outcomes of commits to their callers."""
