@@ -159,8 +159,9 @@ def test_start_that_failed_permanently_is_seen_from_outside(
             rows = _snapshot(kafka_cluster, group, capsys, *words)["resources"]
             return [(row["state"], row["why"]) for row in rows]
 
+        wait_for(member.failed, "the failure", WAIT_S)  # before, there may be no group to describe
         failed = [("failed", "StartFailed: no such table")]
-        wait_for(lambda: states() == failed, "the failure", WAIT_S)
+        wait_for(lambda: states() == failed, "its report", WAIT_S)
         time.sleep(2.5)  # the next reports keep it
         assert states() == failed
 
