@@ -1,4 +1,4 @@
-"""Limits of members that a policy does not know: it never uses a member against them.
+"""Limits of members that a policy does not know.
 
 Free resources go to no member that has no place for them, whatever the policy prefers.
 
@@ -8,8 +8,8 @@ An assignor with `has_limits` was shown that owner, and has chosen another membe
 resource does not fit there, or no place is free. So the resource is granted to the assignor's
 member. The same holds with any assignor, if the policy's member declines the resource.
 
-No member keeps a resource warm that it could never start: one that declines it, or that it does not
-fit.
+A member that declines a resource, or that the resource does not fit, could never start it. So this
+member does not keep it warm.
 """
 
 from __future__ import annotations

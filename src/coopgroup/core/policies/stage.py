@@ -2,8 +2,8 @@
 
 `offer_round` withholds the resources that wait. `stage_round` decides by three tables, one after
 the other: may resources move (`MOVE_MODES`), who gets each resource (`RECEIVERS`), and what happens
-to it (`RESOURCE_ACTIONS`). `_plan` makes the plan of these actions. Before
-there is a target, `_look` collects the facts. Module `losses` decides about lost resources.
+to it (`RESOURCE_ACTIONS`). `_plan` makes the plan of these actions. Before there
+is a target, `_look` collects the facts. Module `losses` decides about lost resources.
 """
 
 from __future__ import annotations

@@ -35,9 +35,9 @@ def kafka_protocol(name: str) -> KafkaProtocol | None:
 
 # --- the signature of our members while the group speaks another client's protocol ----------------
 # Empty user data in our format follows the user data of that protocol. Other clients skip bytes
-# after their own, and range and roundrobin have none. Only `coopgroup group migrate` reads the
-# signature; no leader decides by it. Fields that are appended to our user data do not change it:
-# members of both releases must know it.
+# after their own, and range and roundrobin have none. `coopgroup group migrate` and `coopgroup
+# watch` read the signature; no leader decides by it. Fields that are appended to our user data do
+# not change it: members of both releases must know it.
 
 
 _SIGNATURE: Final = bytes.fromhex("637775640001" + 30 * "ff" + 8 * "00" + "ffff")

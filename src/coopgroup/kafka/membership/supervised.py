@@ -27,7 +27,7 @@ from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.effects import Lane
 from coopgroup.core.member.error_actions import error_name
 from coopgroup.core.model.group_api import Coordinator, FindCoordinatorRequest, LeaveGroupRequest
-from coopgroup.errors import ConfigurationError
+from coopgroup.errors import ConfigurationError, one_line, said_by
 from coopgroup.kafka.clock import now_s, pause
 from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.config.keys import CONNECTION_KEYS
@@ -216,8 +216,9 @@ def main(lines: Iterable[bytes]) -> int:
             who = f"group {note['group']} for {note['id']}"
             leave_for(note, until_s)
         except Exception as error:  # noqa: BLE001  (the others are left for)
-            kind = "" if isinstance(error, ConfigurationError) else f"{type(error).__name__}: "
-            say(" ".join(f"cannot leave {who}: {kind}{error}".split()))
+            is_expected = isinstance(error, ConfigurationError)
+            why = said_by(error) if is_expected else one_line(error)
+            say(f"cannot leave {who}: {why}")
         else:
             failed.remove(line)
             say(f"left {who}")
