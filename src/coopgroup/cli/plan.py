@@ -24,7 +24,7 @@ from coopgroup.cli.plan_input import Defaults, PlanLine, parse_line, read_line
 from coopgroup.core.leader import RoundDecision, decide_round, member_assignments
 from coopgroup.core.policies.memory import state_to_json
 from coopgroup.core.policies.policy import Policy
-from coopgroup.errors import ConfigurationError, InvariantViolationError
+from coopgroup.errors import ConfigurationError, InvariantViolationError, said_by
 from coopgroup.protocol import Assignment
 from coopgroup.reading import wrong
 from coopgroup.simulator.scenario.checks import check_choice
@@ -178,7 +178,7 @@ def _memory_row(decided: RoundDecision, policy: Policy) -> dict[str, Any]:
 
 def _refused_row(error: Exception) -> dict[str, Any]:
     """Return the reason for refusing a line, in one sentence."""
-    return {"error": " ".join(str(error).split())}
+    return {"error": said_by(error)}
 
 
 def _line_bytes(row: dict[str, Any]) -> bytes:

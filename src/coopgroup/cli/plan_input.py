@@ -22,7 +22,7 @@ from coopgroup.core.model.resource_set import Int32Array
 from coopgroup.core.policies.built_in import choose_policy
 from coopgroup.core.policies.memory import PolicyState, state_from_json, state_to_json
 from coopgroup.core.policies.policy import Policy, RoundContext
-from coopgroup.errors import ConfigurationError
+from coopgroup.errors import ConfigurationError, one_line
 from coopgroup.reading import (
     INT32_MAX,
     NOTHING,
@@ -213,8 +213,7 @@ def _with_memory(line: _Line, policy: Policy) -> PolicyState | None:
     try:
         return evolve(line.state, memory=read(line.memory))
     except Exception as error:  # noqa: BLE001 - of a user's policy
-        said = " ".join(str(error).split())
-        expected = f"the memory of an earlier output line ({type(error).__name__}: {said})"
+        expected = f"the memory of an earlier output line ({one_line(error)})"
         raise wrong("memory", line.memory, expected) from None
 
 

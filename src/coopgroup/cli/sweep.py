@@ -14,7 +14,7 @@ from rich.table import Table
 
 from coopgroup.cli.pipeline.options import Place, place_options
 from coopgroup.cli.simulated import page_path, print_table, progress_bar
-from coopgroup.pipeline.spark.session import LIGHT, build_session, one_line
+from coopgroup.pipeline.spark.session import LIGHT, build_session, in_one_line
 from coopgroup.pipeline.sweep.grid import cells_of, read_sweep
 from coopgroup.report.charts import MEASURE_WORDS, labelled, value_text, varied
 from coopgroup.report.sweep_page import write_sweep_page
@@ -63,7 +63,7 @@ def command(
     folder = place.folder or f"{sweep.name}-results"
     light = {**LIGHT, **place.settings}
     spark = build_session(master=place.master, jars=place.jars, extra=light)
-    with one_line():
+    with in_one_line():
         found, count, first = _swept(spark, sweep, folder, retry_failed=retry_failed)
     _show(sweep, found, as_json=as_json)
     if page is not None:

@@ -36,7 +36,7 @@ def local_folder(folder: str) -> Path | None:
 
 
 @contextmanager
-def _one_line(path: str) -> Iterator[None]:
+def _in_one_line(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -74,7 +74,7 @@ class Folders:
         """
         local = self._local(path)
         if local is not None:
-            with _one_line(path), suppress(FileNotFoundError):
+            with _in_one_line(path), suppress(FileNotFoundError):
                 return local.read_text("utf-8")
             return None
         if not self.exists(path):
@@ -93,7 +93,7 @@ class Folders:
         local = self._local(path)
         if local is not None:
             new = local.with_name(f".{local.name}.{uuid.uuid4().hex}")
-            with _one_line(path):
+            with _in_one_line(path):
                 local.parent.mkdir(parents=True, exist_ok=True)
                 try:
                     new.write_text(text, "utf-8")

@@ -26,7 +26,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from coopgroup.core.policies.built_in import create_policy
 from coopgroup.core.policies.warmth import warmup_of
-from coopgroup.pipeline.spark.session import one_line
+from coopgroup.pipeline.spark.session import in_one_line
 from coopgroup.pipeline.spark.workers import settled
 from coopgroup.simulator.run import simulate
 from coopgroup.simulator.scenario import (
@@ -393,7 +393,7 @@ class SparkPlay:
         count = sum(sizes)
         tasks = min(count, _TASKS_PER_CORE * max(1, self.spark.sparkContext.defaultParallelism))
         numbers = self.spark.range(0, count, 1, max(1, tasks))
-        with one_line("Spark could not replay"):
+        with in_one_line("Spark could not replay"):
             play = partial(settled, partial(play_cells, some=some))
             # As rows of Python, the figures of many groups would fill the driver's memory.
             rows = numbers.mapInArrow(play, from_arrow_schema(ROWS)).toArrow()

@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.telemetry.codec import RESOURCES_MAX
-from coopgroup.errors import ConfigurationError
+from coopgroup.errors import ConfigurationError, said_by
 from coopgroup.telemetry import Envelope, MemberReported, from_json
 
 
@@ -97,9 +97,9 @@ def _reason(error: Exception) -> str:
         case RecursionError():
             return "nested too deeply"
         case ConfigurationError():
-            return " ".join(str(error).split())
+            return said_by(error)
         case _:
-            return "not a record: " + " ".join(str(error).split())
+            return f"not a record: {said_by(error)}"
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:

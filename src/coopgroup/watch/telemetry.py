@@ -11,7 +11,7 @@ import attrs
 from attrs import define, field
 
 from coopgroup.core.telemetry.codec import REPORT
-from coopgroup.errors import CoopgroupError
+from coopgroup.errors import CoopgroupError, said_by
 from coopgroup.telemetry import Envelope, MemberReported, from_json
 from coopgroup.watch.polling import Reader
 from coopgroup.watch.present import Present
@@ -76,7 +76,7 @@ class TelemetryView:
             if is_first:  # only once: a topic without brokers would delay each look
                 newest.take(self.topic.read_to_end())
         except Exception as error:  # noqa: BLE001 -- shown; the next look may work
-            return " ".join(str(error).split())
+            return said_by(error)
         return ""
 
     def _envelopes(self, newest: _Newest) -> Iterator[Envelope]:

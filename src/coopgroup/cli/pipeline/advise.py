@@ -18,8 +18,8 @@ from coopgroup.cli.pipeline.options import (
 )
 from coopgroup.cli.simulated import page_path, print_table
 from coopgroup.core.policies.built_in import create_policy
-from coopgroup.errors import ConfigurationError, PipelineError
-from coopgroup.pipeline.spark.session import one_line
+from coopgroup.errors import ConfigurationError, PipelineError, said_by
+from coopgroup.pipeline.spark.session import in_one_line
 from coopgroup.printable import printable, printable_json
 from coopgroup.report.advice_page import write_advice_page
 from coopgroup.report.wording import counted
@@ -95,7 +95,7 @@ def command(
     tables = place.tables(is_brief=True)
     from coopgroup.pipeline.advice.view import advice_json, view_of  # noqa: PLC0415 - an extra
 
-    with one_line():
+    with in_one_line():
         found = advice_for(
             *(tables, scope.groups, choice, scope.since_ms, move_cost_ms, return_cost_ms),
             uses_likely=likely_returns == "use",
@@ -111,7 +111,7 @@ def command(
         if page is not None:
             write_advice_page(view_of(given), page)
     for error in errors[:-1]:
-        click.echo(f"coopgroup: {printable(' '.join(str(error).split()))}", err=True)
+        click.echo(f"coopgroup: {printable(said_by(error))}", err=True)
     if errors:
         raise errors[-1]
 

@@ -28,7 +28,7 @@ from coopgroup.cli.pipeline.options import (
     tables_options,
 )
 from coopgroup.errors import ConfigurationError, PipelineError
-from coopgroup.pipeline.spark.session import one_line
+from coopgroup.pipeline.spark.session import in_one_line
 from coopgroup.report.wording import counted
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def history(
     source = evolve(brokers.source(topic, "no group has ever committed"), groups=scope.groups)
     options |= all_partitions(brokers, topic)
     tables = place.tables()
-    with one_line():
+    with in_one_line():
         read_history(tables, brokers, options, source, every_s)
         _tell(tables, (*_HISTORY, "rejected"))
     require_some(tables, topic, scope.groups)
@@ -130,7 +130,7 @@ def lag(
     brokers, options = cluster
     cluster_id = brokers.cluster()
     tables = place.tables()
-    with one_line():
+    with in_one_line():
         if every_s is None:
             tables.require("commits", "coopgroup pipeline history")
             _check_cluster(tables, cluster_id)
@@ -188,7 +188,7 @@ def telemetry(
         source = brokers.source(topic, "no member writes telemetry to it")
         options |= all_partitions(brokers, topic)
     tables = place.tables()
-    with one_line():
+    with in_one_line():
         if topic is None or options is None or source is None:
             lines = job.file_lines(tables.spark, [file.resolve().as_uri() for file in files])
             job.write_telemetry(lines, tables)
@@ -221,7 +221,7 @@ def episodes(
     from coopgroup.pipeline.episodes.job import write_episodes  # noqa: PLC0415 - needs the extra
 
     tables = place.tables(is_brief=True)
-    with one_line():
+    with in_one_line():
         if tables.read("events").isEmpty():
             tables.require("generations", "coopgroup pipeline history or telemetry")
         write_episodes(tables, int(settle * _MS_PER_S), scope)

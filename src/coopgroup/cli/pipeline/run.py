@@ -29,7 +29,7 @@ from coopgroup.cli.pipeline.options import (
     tables_options,
 )
 from coopgroup.errors import PipelineError
-from coopgroup.pipeline.spark.session import one_line
+from coopgroup.pipeline.spark.session import in_one_line
 
 if TYPE_CHECKING:
     from coopgroup.pipeline.ends import Brokers
@@ -81,7 +81,7 @@ def command(
     seconds: dict[str, float] = {}
     with _timed("spark", seconds):
         tables = place.tables(is_brief=True)
-    with one_line():
+    with in_one_line():
         _compute(tables, brokers, options, source, reset, scope, seconds)
         with _timed("advice", seconds):
             advice = _advice(tables, scope, move_cost_ms)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from coopgroup.cli.pipeline.options import Place, tables_options
 from coopgroup.cli.simulated import print_table
-from coopgroup.pipeline.spark.session import one_line
+from coopgroup.pipeline.spark.session import in_one_line
 from coopgroup.printable import printable, printable_json
 from coopgroup.report.wording import counted
 
@@ -35,7 +35,7 @@ def command(query: str, *, as_json: bool, place: Place) -> None:
     from coopgroup.pipeline.views import create_views  # noqa: PLC0415 - needs the extra
 
     tables = place.tables(is_brief=True)
-    with one_line():
+    with in_one_line():
         create_views(tables.spark, tables.folder)
         found = tables.spark.sql(query)
         _print_json(found) if as_json else _print(found)

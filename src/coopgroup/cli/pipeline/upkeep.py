@@ -12,7 +12,7 @@ from attrs import asdict
 
 from coopgroup.cli.pipeline.options import Place, since_of, tables_options
 from coopgroup.errors import ConfigurationError
-from coopgroup.pipeline.spark.session import one_line
+from coopgroup.pipeline.spark.session import in_one_line
 from coopgroup.report.wording import counted
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def optimize(
 
     begins = _begins_of(kept)
     tables = place.tables()
-    with one_line():
+    with in_one_line():
         for name, begin_ms in begins.items():
             upkeep.forget(tables, name, begin_ms)
         for one in upkeep.optimize(tables, retention_hours):

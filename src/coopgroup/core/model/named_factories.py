@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from coopgroup.errors import ConfigurationError
+from coopgroup.errors import ConfigurationError, one_line
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -109,8 +109,7 @@ class NamedFactories(Generic[T]):
         except ConfigurationError:
             raise
         except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            expected = f"options that it takes ({reason})"
+            expected = f"options that it takes ({one_line(error)})"
             raise ConfigurationError(f"{self._kind} {name}", options, expected) from error
         needed = (attribute for attribute in vars(self._made) if not attribute.startswith("_"))
         if lacking := [attribute for attribute in needed if not hasattr(made, attribute)]:
@@ -168,7 +167,7 @@ def _offered_factory(kind: str, name: str) -> Callable[..., Any] | None:
         factory: Any = only.load()
     except Exception as error:
         source = f"the entry point {only.value} of the package {_package(only)}"
-        raise ConfigurationError(kind, name, f"{source} to load: {_reason(error)}") from error
+        raise ConfigurationError(kind, name, f"{source} to load: {one_line(error)}") from error
     return _callable(kind, name, factory)
 
 
@@ -184,13 +183,13 @@ def _factory_in_module(kind: str, text: str) -> Callable[..., Any]:
     try:
         factory: Any = import_module(module_name)
     except Exception as error:
-        expected = f"a module that can be imported: {_reason(error)}"
+        expected = f"a module that can be imported: {one_line(error)}"
         raise ConfigurationError(kind, text, expected) from error
     for attribute in path.split("."):
         try:
             factory = getattr(factory, attribute)
         except AttributeError as error:
-            raise ConfigurationError(kind, text, f"module:Class: {_reason(error)}") from None
+            raise ConfigurationError(kind, text, f"module:Class: {one_line(error)}") from None
     return _callable(kind, text, factory)
 
 
@@ -208,7 +207,3 @@ def _callable(kind: str, name: str, factory: Any) -> Callable[..., Any]:  # noqa
         raise ConfigurationError(kind, name, f"a class, but it names {factory!r}")
     made: Callable[..., Any] = factory
     return made
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -12,7 +12,7 @@ rows. There these features cost more than the work itself, and take cores from P
 be made and run under the same settings: Spark fails if code generation is turned off in between. So
 `light_session` returns another session, and the settings of the given one stay.
 
-`one_line` reports the cause of an error. Spark wraps a cause in several exceptions of Java, and
+`in_one_line` reports the cause of an error. Spark wraps a cause in several exceptions of Java, and
 Py4J wraps these in one of Python, whose first line is often "An error occurred while calling o98".
 """
 
@@ -54,9 +54,9 @@ __all__ = [
     "build_session",
     "check_settings",
     "connector_jars",
+    "in_one_line",
     "is_submitted",
     "light_session",
-    "one_line",
     "reason_of",
     "require_spark",
 ]
@@ -406,7 +406,7 @@ def connector_jars() -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def one_line(complaint: str = "Spark failed") -> Iterator[None]:
+def in_one_line(complaint: str = "Spark failed") -> Iterator[None]:
     """Report the cause of an error of Spark in one line, in place of a page of Java.
 
     Raises:

@@ -37,7 +37,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from coopgroup.pipeline.spark.session import one_line
+from coopgroup.errors import one_line
+from coopgroup.pipeline.spark.session import in_one_line
 from coopgroup.pipeline.spark.workers import settled
 from coopgroup.pipeline.sweep.grid import GROUP_AXES, OPTION_AXES, scenario_of
 from coopgroup.simulator.comparison import MEASURES
@@ -184,7 +185,7 @@ def run_sweep(
         left = [(costs.get(kind_of(cell), _TASK_S), cell) for cell in others]
         _play(spark, sweep, tasks_of(left, context.defaultParallelism), folder, played)
 
-    with ThreadPoolExecutor(1) as pool, one_line("Spark could not play the sweep"):
+    with ThreadPoolExecutor(1) as pool, in_one_line("Spark could not play the sweep"):
         job = pool.submit(play_all)
         try:
             while wait([job], _TICK_S).not_done:
@@ -298,8 +299,7 @@ def play_cell(cell: Cell, scenarios: Mapping[str, Scenario]) -> dict[str, Any]:
     try:
         found = _measured(scenario_of(row, scenarios[row["scenario"]]), row["seed"])
     except Exception as error:  # noqa: BLE001 - whatever a cell fails of is a row, not the end
-        words = " ".join(f"{type(error).__name__}: {error}".split())
-        found = {"error": words[:_ERROR_LETTERS_MAX]}
+        found = {"error": one_line(error)[:_ERROR_LETTERS_MAX]}
     return {
         "key": cell.key,
         "parameters": cell.parameters,

@@ -15,7 +15,7 @@ from coopgroup.errors import PipelineError
 from coopgroup.pipeline.spark import session
 from coopgroup.pipeline.spark.session import (
     connector_jars,
-    one_line,
+    in_one_line,
     reason_of,
     require_spark,
     with_remedy,
@@ -204,7 +204,7 @@ def test_reason_is_the_innermost_cause_that_says_something(error: Exception, sai
     ],
 )
 def test_a_known_reason_tells_what_to_do(reason: str, remedy: str) -> None:
-    with pytest.raises(PipelineError) as raised, one_line("history failed"):
+    with pytest.raises(PipelineError) as raised, in_one_line("history failed"):
         raise PySparkException(reason)
     said = str(raised.value)
     assert said.startswith(f"history failed: {reason}; ")
