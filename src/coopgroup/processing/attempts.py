@@ -222,7 +222,7 @@ class Attempts:
         return self._leaving.get(one.partition) is one
 
     def give_up(self, leaving: Iterable[Leaving]) -> Left:
-        """Give partitions up, except those that are lost; `on_revoke` and then `leave` follow."""
+        """Give up partitions that are not lost; `on_revoke` and then `leave` follow."""
         left = self._left([one.partition for one in leaving if self._is_leaving(one)])
         for partition in left.partitions:
             self.scheduler.forget(partition)

@@ -94,9 +94,9 @@ class PlacementAssignor:
         return search.placement()
 
     def misfits(self, group: GroupSnapshot) -> BoolArray:
-        """Return which member could never run which resource: bool (M, R); it has no standby there.
+        """Return which member could never run which resource: bool (M, R). It has no standby there.
 
-        A member without a free place can have one: it may have a place when the standby is needed.
+        A member without a free place can have a standby: a place may be free when it is needed.
         """
         search = _Search.of(self, group)
         mask = np.ones((len(group.members), len(group.resources)), dtype=np.bool_)

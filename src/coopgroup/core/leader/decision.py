@@ -130,7 +130,7 @@ def decide_round(
         outcome = _decided(*asked, assignor, policy)
         if not isinstance(outcome, _NoRoom) or bundled is not None:
             break
-        # For the policy they do not exist: nobody keeps them, and no round waits for them.
+        # For the policy these resources do not exist. No member keeps them, no round waits.
         placed = replaced(placed, assignable=placed.assignable & ~outcome.left)
         context = attrs.evolve(context, facts=facts_of(placed, context))
         reasons |= {(name, index): why for (name, index), why in outcome.reasons.items()}
@@ -181,7 +181,7 @@ def _without_room(
 def _decided(
     group: GroupSnapshot, context: RoundContext, lags: Lags, assignor: Assignor, policy: Policy
 ) -> _Decided | _NoRoom | _Refusal:
-    """Ask policy, assignor, and policy again. Whatever they raise is a problem of the round."""
+    """Ask policy, assignor, and policy again. Their errors are problems of the round."""
     whom = f"assignor {assignor.name}"
     try:
         unfit = None if warmup_of(policy) is None else barred(group, assignor)

@@ -1,6 +1,6 @@
 """Limits of members that a policy does not know.
 
-Free resources go to no member that has no place for them, whatever the policy prefers.
+A free resource never goes to a member without a place for it, whatever the policy prefers.
 
 A policy may give a free resource to a member of its own choice: to the owner that is back, to a
 newcomer in its place, to a warm member. It knows no limits of members, and not what they decline.
@@ -54,7 +54,7 @@ def misplaced(
 def barred(group: GroupSnapshot, assignor: Assignor) -> BoolArray | None:
     """Return which member could not start which resource: bool (M, R).
 
-    None if each could, or if no member takes part in warm-ups: then nobody needs to know.
+    None if each could, or if no member takes part in warm-ups.
     """
     if not any(member.warms for member in group.members):
         return None

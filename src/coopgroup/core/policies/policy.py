@@ -47,8 +47,7 @@ class RoundContext:
         after_broker: whether the group coordinator assigned before (KIP-848); no owner is lost.
         round_generation: generation of the round; None if unknown.
         rebalance_timeout_ms: the leader's own `max.poll.interval.ms`; None if unknown.
-        facts: what the leader has found out about the group (`facts.RoundFacts`); None if nothing
-            yet.
+        facts: the leader's facts about the group (`facts.RoundFacts`); None before it has them.
         warmth: who is warm or cold for which resource; None in a round without warm-ups.
         has_limits: whether the assignor may leave members without resources on purpose.
     """
