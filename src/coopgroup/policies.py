@@ -33,22 +33,21 @@ if TYPE_CHECKING:
         register_policy,
     )
     from coopgroup.core.policies.facts import (
-        Unclaimed,
         find_unclaimed,
         offered_owner,
         remember_round,
         stopping_claims,
     )
     from coopgroup.core.policies.memory import (
-        Claims,
-        Holdings,
         Loss,
         PolicyState,
-        RunningWarmups,
+        RememberedMembers,
+        RememberedPairs,
+        RememberedResources,
         state_from_json,
         state_to_json,
     )
-    from coopgroup.core.policies.policy import Offer, Policy, RoundContext, StagedRound
+    from coopgroup.core.policies.policy import Offer, Policy, RoundContext, StagedRound, Unclaimed
     from coopgroup.core.policies.safety import check_target, violations
     from coopgroup.core.policies.stage import Ration
     from coopgroup.core.policies.warmth import Warmup
@@ -57,12 +56,10 @@ __all__ = [
     "NOBODY",
     "BalanceRule",
     "BoolArray",
-    "Claims",
     "DeferredPolicy",
     "EagerPolicy",
     "GroupMember",
     "GroupSnapshot",
-    "Holdings",
     "IncrementalPolicy",
     "Int32Array",
     "Int64Array",
@@ -73,10 +70,12 @@ __all__ = [
     "Policy",
     "PolicyState",
     "Ration",
+    "RememberedMembers",
+    "RememberedPairs",
+    "RememberedResources",
     "ResourceSet",
     "RoundContext",
     "RoundPlan",
-    "RunningWarmups",
     "SimplePolicy",
     "StagedRound",
     "Unclaimed",
@@ -125,22 +124,27 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
                 "register_policy",
             ),
             "coopgroup.core.policies.facts": (
-                "Unclaimed",
                 "find_unclaimed",
                 "offered_owner",
                 "remember_round",
                 "stopping_claims",
             ),
             "coopgroup.core.policies.memory": (
-                "Claims",
-                "Holdings",
                 "Loss",
                 "PolicyState",
-                "RunningWarmups",
+                "RememberedMembers",
+                "RememberedPairs",
+                "RememberedResources",
                 "state_from_json",
                 "state_to_json",
             ),
-            "coopgroup.core.policies.policy": ("Offer", "Policy", "RoundContext", "StagedRound"),
+            "coopgroup.core.policies.policy": (
+                "Offer",
+                "Policy",
+                "RoundContext",
+                "StagedRound",
+                "Unclaimed",
+            ),
             "coopgroup.core.policies.safety": ("check_target", "violations"),
             "coopgroup.core.policies.stage": ("Ration",),
             "coopgroup.core.policies.warmth": ("Warmup",),

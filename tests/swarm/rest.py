@@ -10,6 +10,7 @@ import attrs
 from coopgroup.assignors import PlacementAssignor
 from coopgroup.core.member.events import RejoinRequested, Woken
 from coopgroup.core.model import ResourceSet
+from coopgroup.core.policies.memory import PairKind
 from coopgroup.core.policies.warmth import warmup_of
 from coopgroup.core.session.own_rounds import policy_deadline_ms
 from coopgroup.simulator.checkers import Expectations, check_run
@@ -17,6 +18,7 @@ from coopgroup.simulator.checkers.rest import without_room
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import AssignmentReceived, MembershipLost, ProcessEnded, ResourcesStarted
+from tests.support.memory import resources_in
 from tests.swarm.checkers.bundles import of_bundles
 from tests.swarm.checkers.policy import Promises, check_policy
 from tests.swarm.checkers.warmups import WarmSets
@@ -297,8 +299,12 @@ def _check_standbys(simulation: Simulation, warmup: Warmup, end_ms: int) -> list
     """
     together = warmup.co_partition
     states = (process.session.policy_state for process in simulation.alive)
-    refused = ResourceSet.union_all([one.refused.resources for one in states if one is not None])
-    refused = of_bundles(refused, together)
+    refused = of_bundles(
+        ResourceSet.union_all(
+            [resources_in(one, PairKind.REFUSED) for one in states if one is not None]
+        ),
+        together,
+    )
     sets = WarmSets()
     for envelope in simulation.world.telemetry:
         sets.take(envelope)

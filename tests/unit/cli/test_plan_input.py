@@ -11,9 +11,10 @@ from coopgroup.core.leader import TopicMetadata
 from coopgroup.core.model import MemberClaim, ResourceSet
 from coopgroup.core.model.traits import TRAITS_RULE
 from coopgroup.core.policies.built_in import SimplePolicy
-from coopgroup.core.policies.memory import PolicyState, state_to_json
+from coopgroup.core.policies.memory import state_to_json
 from coopgroup.core.policies.policy import RoundContext
 from coopgroup.errors import ConfigurationError
+from tests.support.memory import remembered
 
 DEFAULTS = Defaults(assignor="sticky", policy="simple")
 FULL: dict[str, Any] = {
@@ -40,9 +41,7 @@ FULL: dict[str, Any] = {
     "generation": 7,
     "leader": "b",
     "now_ms": -(2**40),
-    "state": state_to_json(
-        PolicyState(generation=6, members=("a",), known=ResourceSet({"orders": [1]}))
-    ),
+    "state": state_to_json(remembered("a", generation=6, owned=ResourceSet({"orders": [1]}))),
 }
 
 
@@ -93,7 +92,7 @@ def test_read_line_when_every_field_is_given_reads_every_field() -> None:
         leader_id="b",
         generation=7,
         now_ms=-(2**40),
-        state=PolicyState(generation=6, members=("a",), known=ResourceSet({"orders": [1]})),
+        state=remembered("a", generation=6, owned=ResourceSet({"orders": [1]})),
     )
 
 
@@ -104,7 +103,7 @@ def test_read_line_when_a_state_comes_without_a_generation_has_completed_its_rou
     given: dict[str, int], generation: int
 ) -> None:
     """Only an explicit generation can show that the leader's own sync failed."""
-    state = state_to_json(PolicyState(generation=6, members=("a",)))
+    state = state_to_json(remembered("a", generation=6))
     assert read_line(changed(state=state, **given), DEFAULTS).context.generation == generation
 
 

@@ -178,7 +178,7 @@ def _changed(group: GroupSnapshot, plan: RoundPlan) -> BoolArray:
 def _last_seen(request: RoundRequest, context: RoundContext) -> ResourceSet:
     seen = [claim.owned for claim in request.claims]
     if context.state is not None:
-        seen += [context.state.known, context.state.granted]
+        seen.append(context.state.resources.owned)
     return ResourceSet.union_all(seen)
 
 

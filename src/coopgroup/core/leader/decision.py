@@ -22,14 +22,8 @@ from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.built_in import EagerPolicy
 from coopgroup.core.policies.bundles import BundledRound
-from coopgroup.core.policies.facts import (
-    RoundFacts,
-    facts_of,
-    remember_round,
-    stopping_claims,
-    with_holders_rights,
-)
-from coopgroup.core.policies.memory import NO_CLAIMS, Claims, PolicyState
+from coopgroup.core.policies.facts import facts_of, remember_round, with_facts
+from coopgroup.core.policies.memory import PairKind, Past, PolicyState, RememberedPairs
 from coopgroup.core.policies.safety import check_target, violations
 from coopgroup.core.policies.warmth import warmup_of
 from coopgroup.core.policies.warmups import Warming, warmth_for, with_kept_warmups, with_leavers
@@ -294,12 +288,11 @@ def refused_round(
 
 def _with_facts(group: GroupSnapshot, context: RoundContext) -> tuple[GroupSnapshot, RoundContext]:
     """Return the group and the circumstances with everything that the memory says about them."""
-    if isinstance(context.facts, RoundFacts) and context.facts.group is group:
+    if context.facts is not None and context.facts.group is group:
         return group, context
     context = _without_hearsay(context)
-    told = stopping_claims(group, context)
-    group = _read_only_group(with_holders_rights(group, context, told))
-    return group, attrs.evolve(context, facts=facts_of(group, context, told))
+    group, facts = with_facts(group, context)
+    return _read_only_group(group), attrs.evolve(context, facts=facts)
 
 
 def _without_hearsay(context: RoundContext) -> RoundContext:
@@ -313,13 +306,15 @@ def _without_hearsay(context: RoundContext) -> RoundContext:
     state = context.state
     if state is None or context.generation > state.generation:
         return context
-    unheard = state.stopping.resources
+    told = state.pairs.are(PairKind.TOLD)
+    planned = state.resources.planned.copy()
+    planned[state.pairs.resource[told]] = True
     state = attrs.evolve(
         state,
         silent=(),
-        stopping=NO_CLAIMS,
-        moves_pending=state.moves_pending or bool(unheard),
-        planned=state.planned | unheard,
+        resources=attrs.evolve(state.resources, planned=planned),
+        pairs=state.pairs.take(~told),
+        moves_pending=state.moves_pending or bool(told.any()),
     )
     return attrs.evolve(context, state=state)
 
@@ -367,28 +362,27 @@ def _state_after_refusal(
             moves_pending=any(m.rejoins_to_move for m in group.members),
             moves_due_ms=context.now_ms + min(known) if known else None,
         )
+    state = context.state
+    gone = state.resources.take(group.resources.positions(state.resources.names) < 0)
+    rows = attrs.evolve(state.resources.aligned(group.resources), past=fresh.resources.past)
+    rows = rows.over(attrs.evolve(gone, past=np.full_like(gone.past, Past.NEVER_OWNED)))
+    # A newcomer has no position in the memory. What it must stop still moves.
+    position_of = {member: position for position, member in enumerate(state.members.ids)}
+    positions = np.array([position_of.get(member, NOBODY) for member in fresh.members.ids])
+    others = state.pairs.take(~state.pairs.are(PairKind.TOLD))
     return attrs.evolve(
-        context.state,
+        state,
         generation=fresh.generation,
-        known=fresh.known,
-        granted=fresh.granted,
-        released=fresh.released,
+        resources=rows,
+        pairs=RememberedPairs.all_of(
+            fresh.pairs.renumbered(
+                rows.names.positions(group.resources)[fresh.pairs.resource],
+                positions[fresh.pairs.member],
+            ),
+            others.renumbered(rows.names.positions(state.resources.names)[others.resource]),
+        ),
         silent=fresh.silent,
-        stopping=_renumbered(fresh.stopping, fresh.members, context.state.members),
     )
-
-
-def _renumbered(claims: Claims, before: tuple[str, ...], after: tuple[str, ...]) -> Claims:
-    """Return claims of the members `before` with positions in `after`.
-
-    Newcomers have none. Their claims are left out, and the next round revokes them again; the
-    resources stay, because they still move.
-    """
-    number_of = {member: number for number, member in enumerate(after)}
-    numbers = np.array([number_of.get(member, NOBODY) for member in before], dtype=np.int32)
-    claimant = numbers[claims.claimant]
-    known = claimant != NOBODY
-    return attrs.evolve(claims, resource=claims.resource[known], claimant=claimant[known])
 
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -423,7 +417,7 @@ def round_record(
     revoked = np.zeros(len(group.resources), dtype=np.bool_)
     revoked[group.claim_resources[stopped]] = True
     take, state = group.resources.take, context.state
-    remembered = EMPTY if state is None else (state.known | state.granted) - group.resources
+    remembered = EMPTY if state is None else state.resources.owned - group.resources
     return RoundDecided(
         policy=policy.name,
         assignor=assignor.name,

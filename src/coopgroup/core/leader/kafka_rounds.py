@@ -25,7 +25,7 @@ from coopgroup.core.assignors.sticky.assignor import StickyAssignor
 from coopgroup.core.leader.belief import Believed, believed_claims, remember_given
 from coopgroup.core.leader.decision import decide_round, refused_round
 from coopgroup.core.leader.request import TopicMetadata, known_claims
-from coopgroup.core.model import EMPTY, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.core.model import EMPTY, NOBODY, MemberClaim, ResourceSet, resolve_claims
 from coopgroup.core.model.group import split_by_member
 from coopgroup.core.model.lags import NO_LAGS
 from coopgroup.core.policies.built_in import EagerPolicy, SimplePolicy
@@ -138,7 +138,7 @@ def _nothing_moved(
 
 def _last_seen(context: RoundContext) -> ResourceSet:
     state = context.state
-    return EMPTY if state is None else state.known | state.granted
+    return EMPTY if state is None else state.resources.owned
 
 
 def _with_round_to_come(decided: RoundDecision, context: RoundContext) -> PolicyState:
@@ -192,10 +192,11 @@ def _remembered(members: Sequence[JoinedMember], context: RoundContext) -> tuple
     state = context.state
     shares: Mapping[str, ResourceSet] = {}
     if state is not None and context.generation > state.generation:
-        held = state.holdings
-        order = np.argsort(held.holder, kind="stable")
-        split = split_by_member(held.resources, held.holder[order], order, len(state.members))
-        shares = dict(zip(state.members, split, strict=True))
+        holder, ids = state.resources.holder, state.members.ids
+        order = np.argsort(holder, kind="stable")
+        order = order[holder[order] != NOBODY]
+        split = split_by_member(state.resources.names, holder[order], order, len(ids))
+        shares = dict(zip(ids, split, strict=True))
     return tuple(
         MemberClaim(
             member_id=member_id,

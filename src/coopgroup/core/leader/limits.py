@@ -83,12 +83,9 @@ def with_holders(
     group: GroupSnapshot, state: PolicyState, answer: Int32Array, misplaced: BoolArray
 ) -> PolicyState:
     """Return the memory of that plan."""
-    resources, holder = state.holdings.resources, state.holdings.holder
-    changed = np.flatnonzero(misplaced & group.mask_of(resources))
-    if not changed.size:
+    rows = state.resources.aligned(group.resources)
+    changed = misplaced & (rows.holder != NOBODY)
+    if not changed.any():
         return state
-    holder = holder.copy()
-    moved = np.zeros(len(group.resources), dtype=np.bool_)
-    moved[changed] = True
-    holder[resources.positions(group.resources.take(moved))] = answer[changed]
-    return attrs.evolve(state, holdings=attrs.evolve(state.holdings, holder=holder))
+    holder = np.where(changed, answer, rows.holder).astype(np.int32)
+    return attrs.evolve(state, resources=attrs.evolve(rows, holder=holder))

@@ -152,7 +152,7 @@ def known_claims(
     """
     known = set(existing.names)
     if state is not None:
-        known.update(state.known.names, state.granted.names)
+        known.update(state.resources.owned.names)
     return tuple(
         claim
         if len(claim.owned.names) <= _TOPICS_BELIEVED or known.issuperset(claim.owned.names)

@@ -8,6 +8,7 @@ import numpy as np
 from attrs import define, field, frozen
 
 from coopgroup.core.model import NOBODY
+from coopgroup.core.policies.memory import PairKind
 from coopgroup.core.policies.tables import LAG_STEPS, LagStep
 
 if TYPE_CHECKING:
@@ -126,10 +127,12 @@ def is_at_rest(state: PolicyState, now_ms: int) -> bool:
         state: the leader's memory of its last round.
         now_ms: the leader's clock.
     """
-    waits = bool(state.lost.resources) or state.initial_until_ms is not None or state.blind
-    moves = state.moves_pending or bool(state.planned) or bool(state.stopping.resources)
+    rows = state.resources
+    waits = (rows.loss != NOBODY).any() or state.initial_until_ms is not None or state.blind
+    stops = state.pairs.are(PairKind.TOLD).any()
+    moves = state.moves_pending or rows.planned.any() or stops
     resting = state.moves_due_ms is None or state.moves_due_ms <= now_ms
-    return resting and not waits and not moves
+    return bool(resting and not waits and not moves)
 
 
 def _mean(loads: Float64Array) -> float:

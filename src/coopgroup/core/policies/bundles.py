@@ -32,12 +32,13 @@ from coopgroup.core.model import NOBODY
 from coopgroup.core.model.group import ReplicaRacks
 from coopgroup.core.model.lags import Lags
 from coopgroup.core.model.plan import revoked_claims
+from coopgroup.core.model.positions import ABSENT
 from coopgroup.core.policies.facts import (
     facts_of,
     remember_round,
     rightful_resources,
 )
-from coopgroup.core.policies.memory import NO_CLAIMS, Claims, Holdings, PolicyState, RunningWarmups
+from coopgroup.core.policies.memory import PairKind, Past, RememberedPairs, RememberedResources
 from coopgroup.core.policies.warmth import warmup_of
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ if TYPE_CHECKING:
     from coopgroup.core.model import GroupMember, GroupSnapshot, ResourceSet, RoundPlan
     from coopgroup.core.model.group import Float64Array
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
-    from coopgroup.core.policies.facts import RoundFacts
-    from coopgroup.core.policies.policy import Policy, RoundContext
+    from coopgroup.core.policies.memory import PolicyState, Recalled
+    from coopgroup.core.policies.policy import Policy, RoundContext, RoundFacts
 
 
 _INDEX_BITS: Final = 32
@@ -160,6 +161,12 @@ class Bundles:
         """Return which bundles have such a part: bool (B,)."""
         found = np.zeros(self.first.size, dtype=np.bool_)
         found[self.bundle_of[mask]] = True
+        return found
+
+    def largest_of(self, values: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+        """Return the largest value of each bundle's parts: int8 (B,)."""
+        found = values[self.first]
+        np.maximum.at(found, self.bundle_of, values)
         return found
 
     def sum_of(self, values: npt.NDArray[np.number]) -> Float64Array:
@@ -274,28 +281,33 @@ def _bundled_state(bundles: Bundles, context: RoundContext) -> PolicyState | Non
     state = context.state
     if state is None:
         return None
-    known, held = _of(bundles, state.known), _of(bundles, state.holdings.resources)
-    group = bundles.group
-    warmups, places = _bundled_claims(bundles, state.warmups.pairs)
+    recalled = facts_of(bundles.whole, context).recalled
+    gone = bundles.whole.resources.positions(state.resources.names) == ABSENT
+    rows = _bundled_rows(bundles, recalled.rows).over(state.resources.take(gone))
     return attrs.evolve(
         state,
-        known=group.resources.take(known),
-        granted=group.resources.take(_of(bundles, state.granted) & ~known),
-        released=group.resources.take(_of(bundles, state.released) & ~held),
-        holdings=_bundled_holdings(bundles, state.holdings),
-        lost=_bundled_holdings(bundles, state.lost),
-        stopping=_bundled_stopping(bundles, context, state),
+        resources=rows,
+        pairs=RememberedPairs.all_of(
+            _bundled_told(bundles, context, rows),
+            _bundled_pairs(bundles, recalled, rows),
+        ),
         # A group that unites its bundles can be uneven afterwards.
         moves_pending=state.moves_pending or bundles.are_split,
-        planned=group.resources.take(_of(bundles, state.planned)),
-        promised=_bundled_holdings(bundles, state.promised),
-        warmups=RunningWarmups(
-            pairs=warmups,
-            since_ms=state.warmups.since_ms[places],
-            warm=state.warmups.warm[places],
-        ),
-        receivers=_bundled_holdings(bundles, state.receivers),
-        refused=_bundled_claims(bundles, state.refused)[0],
+    )
+
+
+def _bundled_rows(bundles: Bundles, rows: RememberedResources) -> RememberedResources:
+    """Return what is remembered of the bundles, from what is remembered of their parts."""
+    past, holder = bundles.largest_of(rows.past), bundles.one_of(rows.holder)
+    past[(past == Past.RELEASED) & (holder != NOBODY)] = Past.OWNED
+    return RememberedResources(
+        names=bundles.group.resources,
+        past=past,
+        holder=holder,
+        loss=bundles.one_of(rows.loss),
+        receiver=bundles.one_of(rows.receiver),
+        promised=bundles.any_of(rows.promised),
+        planned=bundles.any_of(rows.planned),
     )
 
 
@@ -357,110 +369,56 @@ def opened_state(
     """
     group = bundles.whole
     unclaimed = facts_of(group, context).unclaimed
-    held = bundles.group.aligned(state.holdings.resources, state.holdings.holder)
-    fresh = remember_round(group, context, unclaimed, plan.assigned, held[bundles.bundle_of])
-    warmups, places = _opened_claims(bundles, state.warmups.pairs)
+    rows, bundle_of = state.resources.aligned(bundles.group.resources), bundles.bundle_of
+    fresh = remember_round(group, context, unclaimed, plan.assigned, rows.holder[bundle_of])
     return attrs.evolve(
-        fresh,
-        losses=state.losses,
-        lost=_opened_holdings(bundles, state.lost),
-        moves_due_ms=state.moves_due_ms,
-        moves_pending=state.moves_pending or bundles.are_split,
-        initial_until_ms=state.initial_until_ms,
-        next_round_ms=state.next_round_ms,
-        planned=_opened(bundles, state.planned),
-        blind=state.blind,
-        promised=_opened_holdings(bundles, state.promised),
-        warmups=RunningWarmups(
-            pairs=warmups,
-            since_ms=state.warmups.since_ms[places],
-            warm=state.warmups.warm[places],
+        state,
+        members=fresh.members,
+        silent=fresh.silent,
+        resources=attrs.evolve(
+            fresh.resources,
+            loss=rows.loss[bundle_of],
+            receiver=rows.receiver[bundle_of],
+            promised=rows.promised[bundle_of],
+            planned=rows.planned[bundle_of],
         ),
-        receivers=_opened_holdings(bundles, state.receivers),
-        refused=_opened_claims(bundles, state.refused)[0],
-        memory=state.memory,
+        pairs=RememberedPairs.all_of(fresh.pairs, _opened_pairs(bundles, state)),
+        moves_pending=state.moves_pending or bundles.are_split,
     )
 
 
-def _of(bundles: Bundles, resources: ResourceSet) -> BoolArray:
-    """Return which bundles have a part in a set: bool (B,)."""
-    return bundles.any_of(bundles.whole.mask_of(resources))
-
-
-def _bundled_holdings(bundles: Bundles, holdings: Holdings) -> Holdings:
-    """Return the holder of each bundle; resources that the group lacks stay as they are."""
-    group = bundles.group
-    holder = bundles.one_of(bundles.whole.aligned(holdings.resources, holdings.holder))
-    held = group.resources.take(holder != NOBODY)
-    missing = bundles.whole.resources.positions(holdings.resources) < 0
-    if not missing.any():
-        return Holdings(resources=held, holder=holder[holder != NOBODY])
-    gone = holdings.resources.take(missing)
-    resources = held | gone
-    holders = np.full(len(resources), NOBODY, dtype=np.int32)
-    holders[resources.positions(held)] = holder[holder != NOBODY]
-    holders[resources.positions(gone)] = holdings.holder[missing]
-    return Holdings(resources=resources, holder=holders)
-
-
-def _bundled_stopping(bundles: Bundles, context: RoundContext, state: PolicyState) -> Claims:
+def _bundled_told(
+    bundles: Bundles, context: RoundContext, rows: RememberedResources
+) -> RememberedPairs:
     """Return the claims to bundles that an earlier round revoked: all claims to their parts."""
-    told = facts_of(bundles.whole, context).told
-    if not told.any():
-        return NO_CLAIMS
+    facts = facts_of(bundles.whole, context)
     keys, counts = np.unique(bundles.claim_keys, return_counts=True)
-    told_keys, told_counts = np.unique(bundles.claim_keys[told], return_counts=True)
+    told_keys, told_counts = np.unique(bundles.claim_keys[facts.told], return_counts=True)
     whole = told_counts == counts[keys.searchsorted(told_keys)]
-    number_of = {member: number for number, member in enumerate(state.members)}
-    members = np.array([number_of.get(one, NOBODY) for one in bundles.whole.member_ids])
-    bundle, member = np.divmod(told_keys[whole], len(members))
-    return _claims(bundles.group.resources, bundle, members[member])
+    number_of = facts.recalled.number_of
+    position_of = np.full(len(bundles.whole.members), NOBODY, dtype=np.int32)
+    position_of[number_of[number_of != NOBODY]] = np.flatnonzero(number_of != NOBODY)
+    bundle, member = np.divmod(told_keys[whole], max(position_of.size, 1))
+    place = rows.names.positions(bundles.group.resources)[bundle]
+    return RememberedPairs.of(PairKind.TOLD, place, position_of[member])
 
 
-def _bundled_claims(bundles: Bundles, claims: Claims) -> tuple[Claims, Int64Array]:
-    """Return the pairs of bundles and members, and for each the place of one of its pairs."""
-    positions = bundles.whole.resources.positions(claims.resources)[claims.resource]
-    there = np.flatnonzero(positions >= 0)
-    if not there.size:
-        return NO_CLAIMS, there
-    many = int(claims.claimant.max()) + 1
-    keys = bundles.bundle_of[positions[there]] * many + claims.claimant[there]
-    keys, places = np.unique(keys, return_index=True)
-    made = _claims(bundles.group.resources, keys // many, keys % many)
-    return made, there[places]
+def _bundled_pairs(
+    bundles: Bundles, recalled: Recalled, rows: RememberedResources
+) -> RememberedPairs:
+    """Return the warm-ups of bundles, from those of their parts."""
+    pairs = recalled.pairs.take(~recalled.pairs.are(PairKind.TOLD))
+    part = recalled.place_of[pairs.resource]
+    place = rows.names.positions(bundles.group.resources)[bundles.bundle_of[part]]
+    return pairs.renumbered(np.where(part == ABSENT, ABSENT, place))
 
 
-def _claims(
-    resources: ResourceSet, resource: Int64Array, claimant: npt.NDArray[np.integer]
-) -> Claims:
-    """Return ascending pairs as `Claims`."""
-    used = np.zeros(len(resources), dtype=np.bool_)
-    used[resource] = True
-    place_of = np.cumsum(used, dtype=np.int32) - 1
-    return Claims(
-        resources=resources.take(used),
-        resource=place_of[resource],
-        claimant=claimant.astype(np.int32),
-    )
-
-
-def _opened(bundles: Bundles, resources: ResourceSet) -> ResourceSet:
-    return bundles.whole.resources.take(bundles.group.mask_of(resources)[bundles.bundle_of])
-
-
-def _opened_holdings(bundles: Bundles, holdings: Holdings) -> Holdings:
-    holder = bundles.group.aligned(holdings.resources, holdings.holder)[bundles.bundle_of]
-    held = holder != NOBODY
-    return Holdings(resources=bundles.whole.resources.take(held), holder=holder[held])
-
-
-def _opened_claims(bundles: Bundles, claims: Claims) -> tuple[Claims, Int64Array]:
-    """Return the pairs of parts and members, and for each the place of its bundle's pair."""
-    bundle = bundles.group.resources.positions(claims.resources)[claims.resource]
-    parts, places = bundles.parts_of(bundle)
-    order = np.lexsort((claims.claimant[places], parts))
-    parts, places = parts[order], places[order]
-    return _claims(bundles.whole.resources, parts, claims.claimant[places]), places
+def _opened_pairs(bundles: Bundles, state: PolicyState) -> RememberedPairs:
+    """Return the warm-ups of all parts, from those of their bundles."""
+    pairs = state.pairs.take(~state.pairs.are(PairKind.TOLD))
+    bundle = bundles.group.resources.positions(state.resources.names)[pairs.resource]
+    parts, place = bundles.parts_of(bundle)
+    return pairs.take(place).renumbered(parts)
 
 
 def _opened_warmups(

@@ -14,17 +14,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
-from attrs import frozen
 
 from coopgroup.core.model import NOBODY
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.replacing import replaced
-from coopgroup.core.policies.memory import Claims, Holdings, PolicyState, member_numbers
+from coopgroup.core.policies.memory import (
+    PairKind,
+    Past,
+    PolicyState,
+    Recalled,
+    RememberedMembers,
+    RememberedPairs,
+    RememberedResources,
+    holds,
+    pair_keys,
+    recall,
+)
+from coopgroup.core.policies.policy import RoundFacts, Unclaimed
 from coopgroup.core.policies.tables import CAUSES, Cause
 
 if TYPE_CHECKING:
-    from coopgroup.core.model import GroupSnapshot, ResourceSet
+    from coopgroup.core.model import GroupSnapshot
     from coopgroup.core.model.resource_set import BoolArray, Int32Array
     from coopgroup.core.policies.policy import RoundContext
 
@@ -41,26 +53,14 @@ def may_keep(group: GroupSnapshot) -> BoolArray:
 # the resource as free, so that it still goes to its planned owner.
 
 
-def stopping_claims(group: GroupSnapshot, context: RoundContext) -> BoolArray:
-    """Return the claims that an earlier round of this leader revoked: bool (K,)."""
-    state = context.state
-    claimed = np.zeros(group.claim_members.size, dtype=np.bool_)
-    if state is None or not state.stopping.resource.size or not claimed.size:
-        return claimed
-    members = member_numbers(group, state.members)[state.stopping.claimant].astype(np.int64)
-    positions = group.resources.positions(state.stopping.resources)[state.stopping.resource]
-    there = (members != NOBODY) & (positions >= 0)
-    # Both ascend, because resources and member ids have one order under any numbering.
-    told = positions[there] * len(group.members) + members[there]
-    claims = group.claim_resources.astype(np.int64) * len(group.members) + group.claim_members
-    found = np.searchsorted(claims, told)
-    found = np.minimum(found, claims.size - 1)
-    claimed[found[claims[found] == told]] = True
-    return claimed
+def claims_told(group: GroupSnapshot, recalled: Recalled) -> BoolArray:
+    """Return the claims that an earlier round revoked: bool (K,)."""
+    told, _ = recalled.pairs_of(PairKind.TOLD)
+    return holds(told, pair_keys(group, group.claim_resources, group.claim_members))
 
 
 def with_holders_rights(
-    group: GroupSnapshot, context: RoundContext, stopping: BoolArray
+    group: GroupSnapshot, recalled: Recalled, stopping: BoolArray
 ) -> GroupSnapshot:
     """Return the group with the rights of holders restored against revoked claims.
 
@@ -70,21 +70,18 @@ def with_holders_rights(
 
     Args:
         group: the group, claims resolved.
-        context: context of the round.
+        recalled: the memory of the last round.
         stopping: bool (K,): `stopping_claims` of the group.
     """
-    if context.state is None or not stopping.any():
+    if not stopping.any():
         return group
     positions, claimants = group.claim_resources, group.claim_members
     given_up = np.zeros(len(group.resources), dtype=np.bool_)
     given_up[positions[stopping]] = True
     others = np.bincount(positions[~stopping], minlength=len(group.resources))
-    held = context.state.holdings
-    there = member_numbers(group, context.state.members)
-    holder = group.aligned(held.resources, there[held.holder])
     claim = (
         ~stopping
-        & (claimants == holder[positions])
+        & (claimants == recalled.holder[positions])
         & given_up[positions]
         & (others[positions] == 1)
     )
@@ -135,30 +132,19 @@ def offered_owner(group: GroupSnapshot, stopping: BoolArray) -> Int32Array:
 # catalogue is one topic.
 
 
-@frozen(kw_only=True, eq=False)
-class Unclaimed:
-    """Unclaimed assignable resources with a subscriber, of a group with R resources.
-
-    Each is in exactly one of the first three arrays; `withheld` is a subset of their union.
-
-    Attributes:
-        created: bool (R,): never owned.
-        lost: bool (R,): should be owned, and its owner has departed.
-        released: bool (R,): given up because it was revoked.
-        withheld: bool (R,): a member with an unreadable subscription may own it; not granted in
-            this round.
-    """
-
-    created: BoolArray
-    lost: BoolArray
-    released: BoolArray
-    withheld: BoolArray
-
-
-def find_unclaimed(group: GroupSnapshot, context: RoundContext) -> Unclaimed:
-    """Classify the unclaimed resources by the table `CAUSES`."""
+def classify_unclaimed(
+    group: GroupSnapshot, context: RoundContext, recalled: Recalled
+) -> Unclaimed:
+    """Return why each unclaimed resource is unclaimed."""
     free = group.assignable & group.subscribed() & ~group.claimed()
-    causes = CAUSES.decide_each(**_past(group, context))
+    causes = CAUSES.decide_each(
+        released=recalled.past == Past.RELEASED,
+        first_grant=recalled.past == Past.FIRST_GRANT,
+        departed=np.full(free.size, recalled.has_departed, dtype=np.bool_),
+        owned=_owned_by_claims(group) & (not context.after_broker)
+        if context.state is None
+        else recalled.past != Past.NEVER_OWNED,
+    )
     return Unclaimed(
         created=free & causes.are(Cause.CREATED),
         lost=free & causes.are(Cause.LOST),
@@ -167,55 +153,10 @@ def find_unclaimed(group: GroupSnapshot, context: RoundContext) -> Unclaimed:
     )
 
 
-def _past(group: GroupSnapshot, context: RoundContext) -> dict[str, BoolArray]:
-    """Return the facts of `CAUSES`: bool (R,) each."""
-    state, never = context.state, np.zeros(len(group.resources), dtype=np.bool_)
-    if state is None:
-        owned = _owned_by_claims(group) & (not context.after_broker)
-        return {"released": never, "first_grant": never, "departed": never, "owned": owned}
-    first_grant = group.mask_of(state.granted)
-    departed = bool(departed_members(group, context))
-    return {
-        "released": group.mask_of(state.released),
-        "first_grant": first_grant,
-        "departed": np.full(never.size, departed, dtype=np.bool_),
-        "owned": group.mask_of(state.known) | first_grant,
-    }
+# --- found once -----------------------------------------------------------------------------------
 
 
-def departed_members(group: GroupSnapshot, context: RoundContext) -> tuple[str, ...]:
-    """Return the members of this leader's last round that are absent, ascending."""
-    if context.state is None:
-        return ()
-    present = set(group.member_ids)
-    return tuple(member for member in context.state.members if member not in present)
-
-
-# --- revoked claims and unclaimed resources, found once -------------------------------------------
-
-
-@frozen(kw_only=True, eq=False)
-class RoundFacts:
-    """The facts of one group in one round; their arrays are read-only.
-
-    A round of bundles has two groups, one of parts and one of bundles, each with its own facts.
-
-    Attributes:
-        group: the group.
-        state: the leader's memory from which the facts follow.
-        told: bool (K,): `stopping_claims`.
-        unclaimed: `find_unclaimed`.
-    """
-
-    group: GroupSnapshot
-    state: PolicyState | None
-    told: BoolArray
-    unclaimed: Unclaimed
-
-
-def facts_of(
-    group: GroupSnapshot, context: RoundContext, told: BoolArray | None = None
-) -> RoundFacts:
+def facts_of(group: GroupSnapshot, context: RoundContext) -> RoundFacts:
     """Return the leader's facts.
 
     They are found here if the leader asks for the first time, or if a policy that wraps another one
@@ -224,16 +165,49 @@ def facts_of(
     Args:
         group: the group with K claims.
         context: context of the round.
-        told: bool (K,): `stopping_claims`, if they were found already.
     """
     facts = context.facts
-    if isinstance(facts, RoundFacts) and facts.group is group and facts.state is context.state:
+    if facts is not None and facts.group is group and facts.state is context.state:
         return facts
-    told = stopping_claims(group, context) if told is None else told
-    found = find_unclaimed(group, context)
+    recalled = recall(group, context.state)
+    return _facts(group, context, recalled, claims_told(group, recalled))
+
+
+def with_facts(group: GroupSnapshot, context: RoundContext) -> tuple[GroupSnapshot, RoundFacts]:
+    """Return the group with the rights of holders restored, and its facts.
+
+    Args:
+        group: the group, claims resolved.
+        context: context of the round.
+    """
+    recalled = recall(group, context.state)
+    told = claims_told(group, recalled)
+    group = with_holders_rights(group, recalled, told)
+    return group, _facts(group, context, recalled, told)
+
+
+def _facts(
+    group: GroupSnapshot, context: RoundContext, recalled: Recalled, told: BoolArray
+) -> RoundFacts:
+    found = classify_unclaimed(group, context, recalled)
     for array in (told, found.created, found.lost, found.released, found.withheld):
         array.flags.writeable = False
-    return RoundFacts(group=group, state=context.state, told=told, unclaimed=found)
+    return RoundFacts(
+        group=group, state=context.state, recalled=recalled, told=told, unclaimed=found
+    )
+
+
+def stopping_claims(group: GroupSnapshot, context: RoundContext) -> BoolArray:
+    """Return the claims that an earlier round of this leader revoked: bool (K,)."""
+    return facts_of(group, context).told
+
+
+def find_unclaimed(group: GroupSnapshot, context: RoundContext) -> Unclaimed:
+    """Classify the unclaimed resources by the table `CAUSES`."""
+    return facts_of(group, context).unclaimed
+
+
+# --- the memory for the next round ----------------------------------------------------------------
 
 
 def remember_round(
@@ -255,58 +229,40 @@ def remember_round(
             member of this round. Otherwise another newcomer would get its share. None for no such
             member.
     """
-    state = context.state
-    claimed = group.claimed()
-    known = claimed | unclaimed.lost | unclaimed.released
-    given_up = claimed | unclaimed.released
-    if state is not None:
-        known |= group.mask_of(state.known)
-        if departed_members(group, context):
-            known |= group.mask_of(state.granted)
-        # includes resources without a subscriber at present
-        given_up |= group.mask_of(state.released)
-        given_up |= ~group.subscribed() & _of_present_members(group, state)
-    homeless = assigned == NOBODY
+    recalled = facts_of(group, context).recalled
+    claimed, homeless = group.claimed(), assigned == NOBODY
+    owned = claimed | unclaimed.lost | unclaimed.released | (recalled.past >= Past.OWNED)
+    if recalled.has_departed:
+        owned |= recalled.past == Past.FIRST_GRANT
+    # includes resources without a subscriber at present
+    given_up = claimed | unclaimed.released | (recalled.past == Past.RELEASED)
+    given_up |= ~group.subscribed() & (recalled.holder != NOBODY)
+    past = np.select(
+        [~group.assignable, given_up & homeless, owned, unclaimed.created & ~homeless],
+        [Past.NEVER_OWNED, Past.RELEASED, Past.OWNED, Past.FIRST_GRANT],
+        Past.NEVER_OWNED,
+    )
     holder = assigned
     if restored_to is not None:
         holder = np.where(homeless & unclaimed.withheld, restored_to, assigned).astype(np.int32)
-    held = holder != NOBODY
+    stops = revoked_claims(group, assigned)
     return PolicyState(
         generation=context.generation,
-        members=group.member_ids,
-        known=_set(group, known & group.assignable),
-        granted=_set(group, unclaimed.created & ~homeless),
-        released=_set(group, given_up & homeless & group.assignable),
-        silent=_unreadable_members(group),
-        instance_ids=tuple(
-            (member.member_id, member.instance_id)
-            for member in group.members
-            if member.instance_id is not None
+        members=RememberedMembers(
+            ids=group.member_ids,
+            instance_ids=tuple([member.instance_id for member in group.members]),
+            subscriptions=group.subscriptions,
+            class_of=tuple(group.class_of.tolist()),
         ),
-        holdings=Holdings(resources=_set(group, held), holder=holder[held]),
-        stopping=_told_to_stop(group, assigned),
-        subscriptions=group.subscriptions,
-        subscription_of=tuple(group.class_of.tolist()),
-    )
-
-
-def _of_present_members(group: GroupSnapshot, state: PolicyState) -> BoolArray:
-    """Return what present members owned after the last round, also if they no longer claim it."""
-    holder = member_numbers(group, state.members)[state.holdings.holder]
-    owned: BoolArray = group.aligned(state.holdings.resources, holder) != NOBODY
-    return owned
-
-
-def _told_to_stop(group: GroupSnapshot, assigned: Int32Array) -> Claims:
-    stop = revoked_claims(group, assigned)
-    positions = group.claim_resources[stop]
-    stopped = np.zeros(len(group.resources), dtype=np.bool_)
-    stopped[positions] = True
-    place_of = np.cumsum(stopped, dtype=np.int32) - 1
-    return Claims(
-        resources=_set(group, stopped),
-        resource=place_of[positions],
-        claimant=group.claim_members[stop],
+        resources=attrs.evolve(
+            RememberedResources.unknown(group.resources),
+            past=past.astype(np.int8),
+            holder=holder,
+        ),
+        pairs=RememberedPairs.of(
+            PairKind.TOLD, group.claim_resources[stops], group.claim_members[stops]
+        ),
+        silent=_unreadable_members(group),
     )
 
 
@@ -336,7 +292,3 @@ def _owned_by_claims(group: GroupSnapshot) -> BoolArray:
         return np.full(claimed.size, claimed.any(), dtype=np.bool_)
     name_is_claimed = np.logical_or.reduceat(claimed, resources.starts[:-1])
     return np.repeat(name_is_claimed, np.diff(resources.starts))
-
-
-def _set(group: GroupSnapshot, mask: BoolArray) -> ResourceSet:
-    return group.resources if mask.all() else group.resources.take(mask)

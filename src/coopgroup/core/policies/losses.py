@@ -18,13 +18,8 @@ from attrs import define, field, frozen
 from coopgroup.core.model import NOBODY
 from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.resource_set import numbers_in
-from coopgroup.core.policies.memory import (
-    NO_HOLDINGS,
-    Holdings,
-    Loss,
-    member_numbers,
-    returned_numbers,
-)
+from coopgroup.core.policies.facts import facts_of
+from coopgroup.core.policies.memory import Loss
 from coopgroup.core.policies.tables import LOSS_ACTIONS, LossAction
 
 if TYPE_CHECKING:
@@ -32,8 +27,7 @@ if TYPE_CHECKING:
 
     from coopgroup.core.model import GroupSnapshot
     from coopgroup.core.model.resource_set import BoolArray, Int32Array
-    from coopgroup.core.policies.facts import Unclaimed
-    from coopgroup.core.policies.memory import PolicyState
+    from coopgroup.core.policies.memory import PolicyState, Recalled, RememberedMembers
     from coopgroup.core.policies.policy import RoundContext
 
 
@@ -79,23 +73,23 @@ class LossCases:
     orphaned: BoolArray
 
 
-def find_cases(
-    group: GroupSnapshot, context: RoundContext, unclaimed: Unclaimed, delay_ms: int
-) -> LossCases:
+def find_cases(group: GroupSnapshot, context: RoundContext, delay_ms: int) -> LossCases:
     """Find the losses of a round.
 
     Args:
         group: the group with R resources.
         context: context of the round.
-        unclaimed: result of `find_unclaimed` for the group.
         delay_ms: how long a new loss waits for its owner.
     """
+    facts = facts_of(group, context)
     losses: list[Loss] = []
     number = np.full(len(group.resources), NOBODY, dtype=np.int32)
     holder = number
     if context.state is not None:
-        losses, number, holder = _of_state(group, context, context.state, delay_ms)
-    orphaned = unclaimed.lost & (number == NOBODY) & (holder == NOBODY)
+        losses, number, holder = _of_state(
+            group, facts.recalled, context.state, context.now_ms, delay_ms
+        )
+    orphaned = facts.unclaimed.lost & (number == NOBODY) & (holder == NOBODY)
     if orphaned.any():
         number = np.where(orphaned, len(losses), number)
         losses.append(_loss_of_unknown(group, context, delay_ms))
@@ -114,75 +108,78 @@ def find_cases(
 
 
 def remembered_losses(
-    group: GroupSnapshot,
-    losses: tuple[Loss, ...],
-    number: Int32Array,
-    waits: BoolArray,
-    now_ms: int,
-) -> tuple[tuple[Loss, ...], Holdings]:
-    """Return what the next round must know about the losses.
+    losses: tuple[Loss, ...], number: Int32Array, waits: BoolArray, now_ms: int
+) -> tuple[tuple[Loss, ...], Int32Array]:
+    """Return the losses that the next round must know, and the number of each resource's loss.
 
     A part of a loss may be granted while the rest waits. Then the part becomes another loss, with
     its own time of the grant.
 
     Args:
-        group: the group with R resources.
         losses: L losses.
         number: int32 (R,): number of each resource's loss, `NOBODY` for none.
         waits: bool (R,): whether a resource waits. The other resources were granted.
         now_ms: the leader's clock.
     """
-    part = number != NOBODY
-    key_of = np.where(part, 2 * number + waits, NOBODY).astype(np.int32)
+    key_of = np.where(number != NOBODY, 2 * number + waits, NOBODY).astype(np.int32)
     keys = numbers_in(key_of)
-    place_of = np.full(2 * len(losses), NOBODY, dtype=np.int32)
+    place_of = np.full(2 * len(losses) + 1, NOBODY, dtype=np.int32)
     place_of[keys] = np.arange(keys.size)
     split = tuple(
         attrs.evolve(losses[key // 2], given_ms=None if key % 2 else now_ms)
         for key in keys.tolist()
     )
-    return split, Holdings(resources=group.resources.take(part), holder=place_of[key_of[part]])
+    return split, place_of[key_of]
 
 
 def _of_state(
-    group: GroupSnapshot, context: RoundContext, state: PolicyState, delay_ms: int
+    group: GroupSnapshot, recalled: Recalled, state: PolicyState, now_ms: int, delay_ms: int
 ) -> tuple[list[Loss], Int32Array, Int32Array]:
     """Return the losses that a leader knows, each resource's loss, and each resource's holder."""
-    unclaimed = group.assignable & ~group.claimed()
-    then = np.where(
-        unclaimed, group.aligned(state.holdings.resources, state.holdings.holder), NOBODY
-    )
-    there = member_numbers(group, state.members)
-    holder = there[then]
+    unclaimed, members = group.assignable & ~group.claimed(), state.members
+    then = np.where(unclaimed, recalled.rows.holder, NOBODY)
+    holder = recalled.number_of[then]
     departed = np.where(holder == NOBODY, then, NOBODY)
-    number = np.where(unclaimed, group.aligned(state.lost.resources, state.lost.holder), NOBODY)
+    number = np.where(unclaimed, recalled.rows.loss, NOBODY)
     proved = [
-        loss.given_ms is not None and context.now_ms - loss.given_ms >= delay_ms
-        for loss in state.losses
+        loss.given_ms is not None and now_ms - loss.given_ms >= delay_ms for loss in state.losses
     ]
     number[(departed != NOBODY) & np.array([*proved, False])[number]] = NOBODY
-    deadlines = np.full(len(state.members) + 1, context.now_ms + delay_ms)
+    deadlines = np.full(len(members.ids) + 1, now_ms + delay_ms)
     whole, parts = _parts_lost_again(state, departed, number)
     known = np.array([*(loss.deadline_ms for loss in state.losses), 0])
     np.minimum.at(deadlines, departed[parts], known[number[parts]])
     number[whole | parts] = NOBODY
     departed[number != NOBODY] = NOBODY
     # A static holder is never additional. It would stay without a share if the loss decided.
-    holder = np.where(number != NOBODY, returned_numbers(group, state, there)[then], holder)
+    holder = np.where(number != NOBODY, _returned(group, recalled, members)[then], holder)
     owners = numbers_in(departed)
-    number_of = np.full(len(state.members) + 1, NOBODY, dtype=np.int32)
+    number_of = np.full(len(members.ids) + 1, NOBODY, dtype=np.int32)
     number_of[owners] = len(state.losses) + np.arange(owners.size)
-    instance_of = dict(state.instance_ids)
     fresh = [
         Loss(
-            owner=state.members[owner],
-            instance_id=instance_of.get(state.members[owner]),
+            owner=members.ids[owner],
+            instance_id=members.instance_ids[owner],
             deadline_ms=int(deadlines[owner]),
         )
         for owner in owners.tolist()
     ]
     number = np.where(departed != NOBODY, number_of[departed], number).astype(np.int32)
     return [*state.losses, *fresh], number, holder
+
+
+def _returned(group: GroupSnapshot, recalled: Recalled, members: RememberedMembers) -> Int32Array:
+    """Return the numbers of the last round's members, and of returned static ones: int32 (N + 1,).
+
+    A static member that was fenced returns under another member id.
+    """
+    by_instance = {m.instance_id: number for number, m in enumerate(group.members)}
+    numbers = recalled.number_of.copy()
+    for position in np.flatnonzero(numbers[:-1] == NOBODY).tolist():
+        instance_id = members.instance_ids[position]
+        if instance_id is not None:
+            numbers[position] = by_instance.get(instance_id, NOBODY)
+    return numbers
 
 
 def _parts_lost_again(
@@ -213,7 +210,7 @@ def _parts_lost_again(
     in_time = np.array([*(not loss.given_late for loss in state.losses), False])
     granted = np.array([*(loss.given_ms is not None for loss in state.losses), False])
     part = (departed != NOBODY) & in_time[number]
-    beside = np.zeros(len(state.members) + 1, dtype=np.bool_)
+    beside = np.zeros(len(state.members.ids) + 1, dtype=np.bool_)
     beside[departed[(departed != NOBODY) & (number == NOBODY)]] = True
     whole = part & granted[number] & beside[departed]
     rest = np.flatnonzero(part & ~whole)
@@ -228,8 +225,8 @@ def _parts_lost_again(
 
 def _owners_then(state: PolicyState) -> Int32Array:
     """Return the number of each loss's owner among the last round's members: int32 (L + 1,)."""
-    place_of = {member: place for place, member in enumerate(state.members)}
-    place_of_instance = {instance: place_of[member] for member, instance in state.instance_ids}
+    place_of = {member: place for place, member in enumerate(state.members.ids)}
+    place_of_instance = {static: place for place, static in enumerate(state.members.instance_ids)}
     owners = [
         place_of.get(one.owner or "", place_of_instance.get(one.instance_id or "", NOBODY))
         for one in state.losses
@@ -308,7 +305,8 @@ class Newcomers:
                 others=(),
                 takers=tuple(np.flatnonzero(_empty_handed(group, context)).tolist()),
             )
-        seen, instances = set(context.state.members), {i for _, i in context.state.instance_ids}
+        members = context.state.members
+        seen, instances = set(members.ids), set(members.instance_ids)
         new = [
             number
             for number, member in enumerate(group.members)
@@ -501,7 +499,7 @@ class Losses:
             its owner; `NOBODY` if the assignor decides.
         waits: bool (R,): waits for its owner and is not placed in this round.
         losses: losses to remember, by deadline and owner.
-        lost: number in `losses` of each lost resource.
+        number: int32 (R,): number in `losses` of each lost resource, `NOBODY` for the others.
         wait_until_ms: earliest deadline of the waiting losses; None without one.
         joined: whether an additional member joined.
         expired: whether the wait of a loss has ended, so that the assignor decides.
@@ -510,7 +508,7 @@ class Losses:
     restored_to: Int32Array
     waits: BoolArray
     losses: tuple[Loss, ...]
-    lost: Holdings
+    number: Int32Array
     wait_until_ms: int | None
     joined: bool
     expired: bool
@@ -530,7 +528,7 @@ class Losses:
         if taken is None or not taken.any():
             return self
         waits = self.waits & ~taken
-        number = group.aligned(self.lost.resources, self.lost.holder)
+        number = self.number
         urgent = numbers_in(number[waits & group.subscribed()]).tolist()
         waiting = np.array([*(one.given_ms is None for one in self.losses), False])
         shared = numbers_in(number[taken]).tolist()
@@ -538,11 +536,11 @@ class Losses:
             attrs.evolve(one, shared=one.shared or place in shared)
             for place, one in enumerate(self.losses)
         )
-        losses, lost = remembered_losses(group, known, number, waiting[number] & ~taken, now_ms)
+        losses, number = remembered_losses(known, number, waiting[number] & ~taken, now_ms)
         return attrs.evolve(
             self,
             losses=losses,
-            lost=lost,
+            number=number,
             restored_to=np.where(taken, NOBODY, self.restored_to).astype(np.int32),
             waits=waits,
             wait_until_ms=min((self.losses[n].deadline_ms for n in urgent), default=None),
@@ -550,15 +548,12 @@ class Losses:
         )
 
 
-def follow_losses(
-    group: GroupSnapshot, context: RoundContext, unclaimed: Unclaimed, delay_ms: int
-) -> Losses:
+def follow_losses(group: GroupSnapshot, context: RoundContext, delay_ms: int) -> Losses:
     """Decide the losses of a round.
 
     Args:
         group: the group with R resources.
         context: context of the round.
-        unclaimed: result of `find_unclaimed` for the group.
         delay_ms: how long a loss waits for its owner; 0 for not at all.
     """
     newcomers = Newcomers.of(group, context)
@@ -567,12 +562,12 @@ def follow_losses(
             restored_to=np.full(len(group.resources), NOBODY, dtype=np.int32),
             waits=np.zeros(len(group.resources), dtype=np.bool_),
             losses=(),
-            lost=NO_HOLDINGS,
+            number=np.full(len(group.resources), NOBODY, dtype=np.int32),
             wait_until_ms=None,
             joined=newcomers.any_but(()),
             expired=False,
         )
-    cases = find_cases(group, context, unclaimed, delay_ms)
+    cases = find_cases(group, context, delay_ms)
     dealt = newcomers.share_out(group, cases.orphaned)
     open_ = (cases.holder == NOBODY) & (dealt == NOBODY)
     number = np.where(open_, cases.number, NOBODY)
@@ -580,8 +575,7 @@ def follow_losses(
     waits = waiting[number]
     # without a subscriber a resource cannot be assigned anyway
     urgent = numbers_in(number[waits & group.subscribed()])
-    losses, lost = remembered_losses(
-        group,
+    losses, remembered = remembered_losses(
         cases.losses,
         cases.number,
         waiting[cases.number] & (dealt == NOBODY),
@@ -592,7 +586,7 @@ def follow_losses(
         restored_to=np.where(number == NOBODY, certain, given[number]).astype(np.int32),
         waits=waits,
         losses=losses,
-        lost=lost,
+        number=remembered,
         wait_until_ms=min((cases.losses[n].deadline_ms for n in urgent.tolist()), default=None),
         joined=newcomers.any_but(taken.union(numbers_in(dealt).tolist())),
         expired=bool(((number != NOBODY) & ~waits & (given[number] == NOBODY)).any()),

@@ -1,19 +1,28 @@
 """`PolicyState`: a leader's memory of the last round that it led.
 
-It is kept in the leader's memory, and as JSON in the `state` field of `coopgroup plan`. Each round
-writes a new value.
+Most of it is three tables, in columns:
+
+    members    the members of the round
+    resources  what the round left of each resource
+    pairs      a resource and a member: told to stop, warming up, warm, or refused
+
+Each round writes a new value, and `recall` reads it as arrays of the next round's group. The field
+`state` of `coopgroup plan` is this memory as JSON.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 from attrs import field, frozen
 
 from coopgroup.core.model import EMPTY, NOBODY, ResourceSet
+from coopgroup.core.model.positions import ABSENT
 from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
 from coopgroup.errors import ConfigurationError
 
@@ -22,8 +31,7 @@ if TYPE_CHECKING:
 
     from coopgroup.core.model import GroupSnapshot
 
-
-_STATE_VERSION: Final = 4
+_STATE_VERSION: Final = 5
 _GENERATION_MAX: Final = 2**31 - 1
 _TIME_MS_MAX: Final = 2**63 - 1
 
@@ -31,55 +39,207 @@ _TIME_MS_MAX: Final = 2**63 - 1
 _SAME_ARRAY: Final = attrs.cmp_using(eq=np.array_equal)
 
 
+class Past(IntEnum):
+    """What a leader knows of a resource's owners."""
+
+    NEVER_OWNED = 0
+    FIRST_GRANT = 1  # in the last round; the claims of the next round show whether it has an owner
+    OWNED = 2
+    RELEASED = 3  # the last round left it without an owner on purpose: no return is expected
+
+
+class PairKind(IntEnum):
+    """What a leader knows of a resource and a member that does not keep it."""
+
+    TOLD = 0  # the member must stop it
+    WARMING = 1
+    WARM = 2
+    REFUSED = 3  # the warm-up timed out, and was cancelled
+
+
 @frozen(kw_only=True)
-class Holdings:
-    """The holder of each resource; a resource has at most one.
+class RememberedMembers:
+    """The members of a round; N members.
 
     Attributes:
-        resources: N resources with a holder.
-        holder: int32 (N,): positions in an accompanying sequence, in the order of `resources`.
+        ids: ascending.
+        instance_ids: static id of each member, None for a dynamic one.
+        subscriptions: the distinct sets of subscribed names; empty if unknown.
+        class_of: position in `subscriptions` of each member's subscription; empty if unknown.
     """
 
-    resources: ResourceSet
+    ids: tuple[str, ...] = ()
+    instance_ids: tuple[str | None, ...] = field()
+    subscriptions: tuple[tuple[str, ...], ...] = ()
+    class_of: tuple[int, ...] = ()
+
+    @instance_ids.default
+    def _all_dynamic(self) -> tuple[None, ...]:
+        return (None,) * len(self.ids)
+
+
+@frozen(kw_only=True)
+class RememberedResources:
+    """What a round left of its R resources. Members are positions in `RememberedMembers`.
+
+    Attributes:
+        names: the resources.
+        past: int8 (R,): `Past`.
+        holder: int32 (R,): owner after the round, `NOBODY` without one.
+        loss: int32 (R,): position in `PolicyState.losses` of each resource that is still unclaimed,
+            `NOBODY` for none.
+        receiver: int32 (R,): receiver of an unfinished move, `NOBODY` without one. Rounds without
+            warm-ups remember only promised ones.
+        promised: bool (R,): the receiver was promised it to balance lags, and it is still being
+            stopped, or the receiver warms up.
+        planned: bool (R,): to take later from an owner that could keep it.
+    """
+
+    names: ResourceSet
+    past: npt.NDArray[np.int8] = field(eq=_SAME_ARRAY, hash=False)
     holder: Int32Array = field(eq=_SAME_ARRAY, hash=False)
+    loss: Int32Array = field(eq=_SAME_ARRAY, hash=False)
+    receiver: Int32Array = field(eq=_SAME_ARRAY, hash=False)
+    promised: BoolArray = field(eq=_SAME_ARRAY, hash=False)
+    planned: BoolArray = field(eq=_SAME_ARRAY, hash=False)
+
+    @classmethod
+    def unknown(cls, names: ResourceSet) -> RememberedResources:
+        """Return the rows of resources of which nothing is known."""
+        nobody = np.full(len(names), NOBODY, dtype=np.int32)
+        none = np.zeros(len(names), dtype=np.bool_)
+        return cls(
+            names=names,
+            past=np.full(len(names), Past.NEVER_OWNED, dtype=np.int8),
+            holder=nobody,
+            loss=nobody,
+            receiver=nobody,
+            promised=none,
+            planned=none,
+        )
+
+    def aligned(self, names: ResourceSet) -> RememberedResources:
+        """Return the rows of other resources, in their order."""
+        if names == self.names:
+            return self
+        positions = names.positions(self.names)
+        return _laid_over(RememberedResources.unknown(names), self, positions)
+
+    def take(self, mask: BoolArray) -> RememberedResources:
+        """Return some of the rows."""
+        columns = {column: getattr(self, column)[mask] for column in _COLUMNS}
+        return RememberedResources(names=self.names.take(mask), **columns)
+
+    def over(self, other: RememberedResources) -> RememberedResources:
+        """Return the rows of both, and of a resource that both have, this one."""
+        if other.names <= self.names:
+            return self
+        names = self.names | other.names
+        return _laid_over(other.aligned(names), self, names.positions(self.names))
+
+    @property
+    def owned(self) -> ResourceSet:
+        """The resources that had an owner, as far as the leader knows, or were granted to one."""
+        return self.names.take(self.past != Past.NEVER_OWNED)
+
+
+def _laid_over(
+    below: RememberedResources, rows: RememberedResources, positions: Int64Array
+) -> RememberedResources:
+    """Return rows with others at the given positions; a negative position leaves a row out."""
+    columns, there = {}, positions >= 0
+    for column in _COLUMNS:
+        columns[column] = getattr(below, column).copy()
+        columns[column][positions[there]] = getattr(rows, column)[there]
+    return attrs.evolve(below, **columns)
+
+
+_COLUMNS: Final = ("past", "holder", "loss", "receiver", "promised", "planned")
 
 
 @frozen(kw_only=True)
-class Claims:
-    """The claimants of each resource; a resource can have several.
+class RememberedPairs:
+    """K pairs of a resource and a member; ascending by kind, resource, and member.
 
     Attributes:
-        resources: N resources, each with a claim; after a refused round perhaps without one.
-        resource: int32 (K,): positions in `resources`, ascending.
-        claimant: int32 (K,): positions in an accompanying sequence, ascending within a resource.
+        kind: int8 (K,): `PairKind`.
+        resource: int32 (K,): position in `RememberedResources.names`.
+        member: int32 (K,): position in `RememberedMembers.ids`, `NOBODY` for a member that is not
+            remembered.
+        since_ms: int64 (K,): when a warm-up began, on the leader's clock; 0 for other kinds.
     """
 
-    resources: ResourceSet
+    kind: npt.NDArray[np.int8] = field(eq=_SAME_ARRAY, hash=False)
     resource: Int32Array = field(eq=_SAME_ARRAY, hash=False)
-    claimant: Int32Array = field(eq=_SAME_ARRAY, hash=False)
-
-
-@frozen(kw_only=True)
-class RunningWarmups:
-    """The warm-ups of a round.
-
-    Attributes:
-        pairs: K pairs; the claimants are the members that warm up or stay warm.
-        since_ms: int64 (K,): when each warm-up began on the leader's clock.
-        warm: bool (K,): whether the member was warm. If it cools, its time begins anew.
-    """
-
-    pairs: Claims
+    member: Int32Array = field(eq=_SAME_ARRAY, hash=False)
     since_ms: Int64Array = field(eq=_SAME_ARRAY, hash=False)
-    warm: BoolArray = field(eq=_SAME_ARRAY, hash=False)
+
+    @classmethod
+    def of(
+        cls,
+        kind: PairKind,
+        resource: npt.NDArray[np.integer],
+        member: npt.NDArray[np.integer],
+        since_ms: Int64Array | None = None,
+    ) -> RememberedPairs:
+        """Return pairs of one kind."""
+        return cls(
+            kind=np.full(resource.size, kind, dtype=np.int8),
+            resource=resource.astype(np.int32),
+            member=member.astype(np.int32),
+            since_ms=np.zeros(resource.size, dtype=np.int64) if since_ms is None else since_ms,
+        )
+
+    def are(self, *kinds: PairKind) -> BoolArray:
+        """Return which pairs are of these kinds: bool (K,)."""
+        found: BoolArray = np.isin(self.kind, kinds)
+        return found
+
+    def take(self, mask: BoolArray | Int64Array) -> RememberedPairs:
+        """Return some of the pairs."""
+        return RememberedPairs(
+            kind=self.kind[mask],
+            resource=self.resource[mask],
+            member=self.member[mask],
+            since_ms=self.since_ms[mask],
+        )
+
+    def renumbered(
+        self, resource: npt.NDArray[np.integer], member: npt.NDArray[np.integer] | None = None
+    ) -> RememberedPairs:
+        """Return the pairs with other numbers, each pair once.
+
+        Args:
+            resource: int (K,): position of each pair's resource; negative to leave the pair out.
+            member: int (K,): position of each pair's member, None for no change.
+        """
+        member = self.member if member is None else member
+        there = np.flatnonzero(resource >= 0)
+        rows = np.stack([self.kind, resource, member])[:, there]
+        _, first = np.unique(rows, axis=1, return_index=True)
+        chosen = there[first]
+        return attrs.evolve(
+            self.take(chosen),
+            resource=resource[chosen].astype(np.int32),
+            member=member[chosen].astype(np.int32),
+        )
+
+    @classmethod
+    def all_of(cls, *tables: RememberedPairs) -> RememberedPairs:
+        """Return the pairs of several tables, which are given in the order of their kinds."""
+        return cls(
+            **{
+                name: np.concatenate([getattr(table, name) for table in tables])
+                for name in _PAIR_COLUMNS
+            }
+        )
 
 
-_NONE: Final = np.zeros(0, dtype=np.int32)
-NO_HOLDINGS: Final = Holdings(resources=EMPTY, holder=_NONE)
-NO_CLAIMS: Final = Claims(resources=EMPTY, resource=_NONE, claimant=_NONE)
-NO_WARMUPS: Final = RunningWarmups(
-    pairs=NO_CLAIMS, since_ms=np.zeros(0, dtype=np.int64), warm=np.zeros(0, dtype=np.bool_)
-)
+_PAIR_COLUMNS: Final = ("kind", "resource", "member", "since_ms")
+NO_MEMBERS: Final = RememberedMembers()
+NO_RESOURCES: Final = RememberedResources.unknown(EMPTY)
+_NO_NUMBERS: Final = np.zeros(0, dtype=np.int32)
+NO_PAIRS: Final = RememberedPairs.of(PairKind.TOLD, _NO_NUMBERS, _NO_NUMBERS)
 
 
 @frozen(kw_only=True)
@@ -151,20 +311,12 @@ class PolicyState:
 
     Attributes:
         generation: last generation that the leader had completed when it decided the round.
-        members: member ids of the round, ascending.
-        known: resources in the round's metadata that were owned at any time, as far as this leader
-            knows.
-        granted: never owned before, and granted in the round. The next round's claims show whether
-            they are owned.
-        released: unclaimed or revoked, and left without a holder by the round: no return is
-            expected.
-        silent: members whose subscription was unreadable in the round. They were assigned nothing,
-            so they count as owning nothing in the next round.
-        instance_ids: (member id, static id) of those of `members` that have one, ascending.
-        holdings: positions in `members` of the holders after the round.
+        members: the members of the round.
+        resources: what the round left of each resource.
+        pairs: what members must stop, and warm-ups.
         losses: resources of departed members, by deadline and owner.
-        lost: number in `losses` of each resource that is still unclaimed.
-        stopping: positions in `members` of the members that must stop each resource.
+        silent: ids of members whose subscription was unreadable in the round. They were assigned
+            nothing, so they count as owning nothing in the next round.
         moves_due_ms: time before which no resource is taken from an owner that could keep it; None
             for no limit.
         moves_pending: whether the group has changed permanently, and the resulting moves are not
@@ -173,16 +325,7 @@ class PolicyState:
             all.
         next_round_ms: earliest time at which a round should start even if nothing happens; None for
             never. The leader itself can start it if no delay could be announced.
-        planned: resources to take later from owners that could keep them.
         blind: whether a resource has waited ever since a round without memory.
-        subscriptions: the distinct sets of subscribed names in the round; empty if unknown.
-        subscription_of: position in `subscriptions` of each member's subscription.
-        promised: positions in `members` of the receivers of resources that were revoked to balance
-            lags, and that are still being stopped.
-        warmups: the round's warm-ups; the members are positions in `members`.
-        receivers: positions in `members` of the receivers of moves that the round did not finish;
-            only in a round with warm-ups.
-        refused: warm-ups that timed out and were cancelled, as positions in `members`.
         memory: `StagedRound.memory` of the round: of a policy written by a user, and not in the
             JSON.
         given: what each member may own after the round; empty if unknown. Not in the JSON.
@@ -193,28 +336,16 @@ class PolicyState:
     """
 
     generation: int
-    members: tuple[str, ...]
-    known: ResourceSet = EMPTY
-    granted: ResourceSet = EMPTY
-    released: ResourceSet = EMPTY
-    silent: tuple[str, ...] = ()
-    instance_ids: tuple[tuple[str, str], ...] = ()
-    holdings: Holdings = NO_HOLDINGS
+    members: RememberedMembers = NO_MEMBERS
+    resources: RememberedResources = NO_RESOURCES
+    pairs: RememberedPairs = NO_PAIRS
     losses: tuple[Loss, ...] = ()
-    lost: Holdings = NO_HOLDINGS
-    stopping: Claims = NO_CLAIMS
+    silent: tuple[str, ...] = ()
     moves_due_ms: int | None = None
     moves_pending: bool = False
     initial_until_ms: int | None = None
     next_round_ms: int | None = None
-    planned: ResourceSet = EMPTY
     blind: bool = False
-    subscriptions: tuple[tuple[str, ...], ...] = ()
-    subscription_of: tuple[int, ...] = ()
-    promised: Holdings = NO_HOLDINGS
-    warmups: RunningWarmups = NO_WARMUPS
-    receivers: Holdings = NO_HOLDINGS
-    refused: Claims = NO_CLAIMS
     memory: object = None
     given: tuple[Given, ...] = ()
     given_in: int = -1
@@ -230,67 +361,148 @@ class PolicyState:
         return tuple((given, one) for given in self.given for one in given.revoked)
 
 
-def member_numbers(group: GroupSnapshot, member_ids: tuple[str, ...]) -> Int32Array:
-    """Return the numbers in this group of another round's members, `NOBODY` for absent ones.
+# --- pairs of a resource and a member -------------------------------------------------------------
+# A pair is an integer, `resource * M + member` in a group of M members. So pairs ascend by
+# (resource, member), and sets of pairs are ascending arrays.
 
-    Args:
+
+def pair_keys(
+    group: GroupSnapshot, resources: npt.NDArray[np.integer], members: npt.NDArray[np.integer]
+) -> Int64Array:
+    """Return the key of each pair, in the given order: int64 (K,)."""
+    keys: Int64Array = resources.astype(np.int64) * len(group.members) + members
+    return keys
+
+
+def holds(keys: Int64Array, wanted: Int64Array) -> BoolArray:
+    """Return which of the wanted keys are in the ascending `keys`."""
+    if not keys.size:
+        return np.zeros(wanted.size, dtype=np.bool_)
+    found: BoolArray = keys[np.minimum(keys.searchsorted(wanted), keys.size - 1)] == wanted
+    return found
+
+
+# --- as arrays of a group ------------------------------------------------------------------------
+
+
+@frozen(kw_only=True, eq=False)
+class Recalled:
+    """A leader's memory of N members, as arrays of a group with R resources.
+
+    A leader without memory recalls no members, and nothing of the resources.
+
+    Attributes:
         group: the group.
-        member_ids: N member ids.
-
-    Returns:
-        int32 (N + 1,): the last entry is `NOBODY`, so that `NOBODY` as an index stays `NOBODY`.
+        number_of: int32 (N + 1,): number in the group of each remembered member, `NOBODY` for
+            absent ones. The last entry is `NOBODY`, so that `NOBODY` as an index stays `NOBODY`.
+        rows: what is remembered of the group's resources; members are positions in the memory.
+        place_of: int64: position in the group of each remembered resource, `ABSENT` for others.
+        holder: int32 (R,): number of each resource's last holder, `NOBODY` if it is absent.
+        receiver: int32 (R,): number of the receiver of each unfinished move, likewise.
+        pairs: the remembered pairs.
     """
-    number_of = group.number_of_member
-    numbers = [number_of.get(member, NOBODY) for member in member_ids]
-    return np.array([*numbers, NOBODY], dtype=np.int32)
+
+    group: GroupSnapshot
+    number_of: Int32Array
+    rows: RememberedResources
+    place_of: Int64Array
+    holder: Int32Array
+    receiver: Int32Array
+    pairs: RememberedPairs
+
+    @property
+    def past(self) -> npt.NDArray[np.int8]:
+        """Past of each resource: int8 (R,)."""
+        return self.rows.past
+
+    @property
+    def promised_to(self) -> Int32Array:
+        """Receivers of resources that an earlier round revoked to balance lags: int32 (R,).
+
+        An exchange stays an exchange. With newer lags the assignor might give its first half to a
+        third member, and leave the two others with one resource too many and one too few.
+        """
+        return np.where(self.rows.promised, self.receiver, NOBODY).astype(np.int32)
+
+    @property
+    def has_departed(self) -> bool:
+        """Whether a member of the last round is absent."""
+        return bool((self.number_of[:-1] == NOBODY).any())
+
+    def pairs_of(self, *kinds: PairKind) -> tuple[Int64Array, RememberedPairs]:
+        """Find remembered pairs in the group.
+
+        Returns:
+            The keys of the pairs whose resource and member are present, ascending; and these pairs.
+        """
+        found = self.pairs.take(self.pairs.are(*kinds))
+        member, place = self.number_of[found.member], self.place_of[found.resource]
+        there = np.flatnonzero((member != NOBODY) & (place != ABSENT))
+        keys = pair_keys(self.group, place[there], member[there])
+        # The parts of a new bundle may be both warm and warming.
+        keys, first = np.unique(keys, return_index=True)
+        return keys, found.take(there[first])
 
 
-def returned_numbers(group: GroupSnapshot, state: PolicyState, there: Int32Array) -> Int32Array:
-    """Return the numbers of the last round's members, and of returned static ones: int32 (N + 1,).
+def recall(group: GroupSnapshot, state: PolicyState | None) -> Recalled:
+    """Return a leader's memory, which may be None, as arrays of a group."""
+    members = NO_MEMBERS if state is None else state.members
+    remembered = NO_RESOURCES if state is None else state.resources
+    numbers = [group.number_of_member.get(member, NOBODY) for member in members.ids]
+    number_of = np.array([*numbers, NOBODY], dtype=np.int32)
+    rows = remembered.aligned(group.resources)
+    return Recalled(
+        group=group,
+        number_of=number_of,
+        rows=rows,
+        place_of=np.arange(len(rows.names))
+        if rows is remembered
+        else group.resources.positions(remembered.names),
+        holder=number_of[rows.holder],
+        receiver=number_of[rows.receiver],
+        pairs=NO_PAIRS if state is None else state.pairs,
+    )
 
-    A static member that was fenced returns under another member id.
 
-    Args:
-        group: the group.
-        state: the leader's memory of a last round with N members.
-        there: int32 (N + 1,), `member_numbers` of these members.
-    """
-    instance_of = dict(state.instance_ids)
-    if not instance_of:
-        return there
-    by_instance = {m.instance_id: number for number, m in enumerate(group.members)}
-    numbers = there.copy()
-    for position, member_id in enumerate(state.members):
-        if there[position] == NOBODY and member_id in instance_of:
-            numbers[position] = by_instance.get(instance_of[member_id], NOBODY)
-    return numbers
+# --- as JSON --------------------------------------------------------------------------------------
+# A column of numbers is a list, or one number if all are equal. A column of truths is the list of
+# the positions at which it is true.
 
 
 def state_to_json(state: PolicyState) -> dict[str, Any]:
     """Convert a state, except for `memory` and `given`, to an object for `json.dumps`."""
+    members, rows, pairs = state.members, state.resources, state.pairs
     return {
         "version": _STATE_VERSION,
         "generation": state.generation,
-        "members": list(state.members),
-        "known": state.known.to_dict(),
-        "granted": state.granted.to_dict(),
-        "released": state.released.to_dict(),
+        "members": {
+            "ids": list(members.ids),
+            "instance_ids": {
+                one: static
+                for one, static in zip(members.ids, members.instance_ids, strict=True)
+                if static is not None
+            },
+            "subscriptions": [list(names) for names in members.subscriptions],
+            "class_of": list(members.class_of),
+        },
+        "resources": {
+            "names": rows.names.to_dict(),
+            "past": _numbers_to_json(rows.past),
+            "holder": _numbers_to_json(rows.holder),
+            "loss": _numbers_to_json(rows.loss),
+            "receiver": _numbers_to_json(rows.receiver),
+            "promised": np.flatnonzero(rows.promised).tolist(),
+            "planned": np.flatnonzero(rows.planned).tolist(),
+        },
+        "pairs": {name: getattr(pairs, name).tolist() for name in _PAIR_COLUMNS},
+        "losses": [attrs.asdict(loss) for loss in state.losses],
         "silent": list(state.silent),
-        "instance_ids": dict(state.instance_ids),
-        "holdings": _holdings_to_json(state.holdings),
-        "losses": [_loss_to_json(loss) for loss in state.losses],
-        "lost": _holdings_to_json(state.lost),
-        "stopping": _claims_to_json(state.stopping),
         "moves_due_ms": state.moves_due_ms,
         "moves_pending": state.moves_pending,
         "initial_until_ms": state.initial_until_ms,
         "next_round_ms": state.next_round_ms,
-        "planned": state.planned.to_dict(),
         "blind": state.blind,
-        "subscriptions": [list(names) for names in state.subscriptions],
-        "subscription_of": list(state.subscription_of),
-        "promised": _holdings_to_json(state.promised),
-    } | _warmups_to_json(state)
+    }
 
 
 def state_from_json(row: Mapping[str, Any] | None) -> PolicyState | None:
@@ -312,92 +524,87 @@ def state_from_json(row: Mapping[str, Any] | None) -> PolicyState | None:
 def _read(row: Mapping[str, Any]) -> PolicyState:
     if row["version"] != _STATE_VERSION:
         raise ConfigurationError("state.version", row["version"], f"{_STATE_VERSION}")
-    members = tuple(str(member) for member in row["members"])
-    if list(members) != sorted(set(members)):
-        raise ConfigurationError("state.members", row["members"], "ids in order, each once")
-    strangers = row["instance_ids"].keys() - set(members)
-    if strangers:
-        raise ConfigurationError("state.instance_ids", min(strangers), "ids of members only")
+    members = _read_members(row["members"])
+    losses = tuple(_read_loss(loss) for loss in row["losses"])
+    rows = _read_resources(row["resources"], len(members.ids), len(losses))
     return PolicyState(
         generation=_read_generation(row["generation"]),
         members=members,
-        known=ResourceSet(row["known"]),
-        granted=ResourceSet(row["granted"]),
-        released=ResourceSet(row["released"]),
+        resources=rows,
+        pairs=_read_pairs(row["pairs"], len(rows.names), len(members.ids)),
+        losses=losses,
         silent=tuple(str(member) for member in row["silent"]),
-        instance_ids=tuple(sorted((str(m), str(i)) for m, i in row["instance_ids"].items())),
-        holdings=_read_holdings(row["holdings"], "holdings", len(members)),
-        losses=tuple(_read_loss(loss) for loss in row["losses"]),
-        lost=_read_holdings(row["lost"], "lost", len(row["losses"])),
-        stopping=_read_claims(row["stopping"], "stopping", len(members)),
         moves_due_ms=_read_time(row["moves_due_ms"]),
         moves_pending=bool(row["moves_pending"]),
         initial_until_ms=_read_time(row["initial_until_ms"]),
         next_round_ms=_read_time(row["next_round_ms"]),
-        planned=ResourceSet(row["planned"]),
         blind=bool(row["blind"]),
-        subscriptions=tuple(tuple(str(n) for n in names) for names in row["subscriptions"]),
-        subscription_of=_read_subscription_of(row, len(members)),
-        promised=_read_holdings(row["promised"], "promised", len(members)),
-        warmups=_read_warmups(row.get("warmups"), len(members)),
-        receivers=_read_holdings(row["receivers"], "receivers", len(members))
-        if "receivers" in row
-        else NO_HOLDINGS,
-        refused=_read_claims(row["refused"], "refused", len(members))
-        if "refused" in row
-        else NO_CLAIMS,
     )
 
 
-def _read_warmups(row: Mapping[str, Any] | None, member_count: int) -> RunningWarmups:
-    if row is None:
-        return NO_WARMUPS
-    pairs = _read_claims(row, "warmups", member_count)
+def _read_members(row: Mapping[str, Any]) -> RememberedMembers:
+    ids = tuple(str(member) for member in row["ids"])
+    if list(ids) != sorted(set(ids)):
+        raise ConfigurationError("state.members.ids", row["ids"], "ids in order, each once")
+    static = row["instance_ids"]
+    strangers = static.keys() - set(ids)
+    if strangers:
+        raise ConfigurationError(
+            "state.members.instance_ids", min(strangers), "ids of members only"
+        )
+    subscriptions = tuple(tuple(str(n) for n in names) for names in row["subscriptions"])
+    count = len(ids) if subscriptions else 0
+    class_of = _read_numbers(row["class_of"], "members.class_of", count, 0, len(subscriptions))
+    return RememberedMembers(
+        ids=ids,
+        instance_ids=tuple(str(static[one]) if one in static else None for one in ids),
+        subscriptions=subscriptions,
+        class_of=tuple(class_of.tolist()),
+    )
+
+
+def _read_resources(
+    row: Mapping[str, Any], member_count: int, loss_count: int
+) -> RememberedResources:
+    names = ResourceSet(row["names"])
+
+    def numbers(column: str, least: int, below: int) -> Int64Array:
+        return _read_numbers(row[column], f"resources.{column}", len(names), least, below)
+
+    def truths(column: str) -> BoolArray:
+        found = np.zeros(len(names), dtype=np.bool_)
+        value = row[column]
+        found[_read_numbers(value, f"resources.{column}", len(value), 0, len(names))] = True
+        return found
+
+    return RememberedResources(
+        names=names,
+        past=numbers("past", 0, len(Past)).astype(np.int8),
+        holder=numbers("holder", NOBODY, member_count).astype(np.int32),
+        loss=numbers("loss", NOBODY, loss_count).astype(np.int32),
+        receiver=numbers("receiver", NOBODY, member_count).astype(np.int32),
+        promised=truths("promised"),
+        planned=truths("planned"),
+    )
+
+
+def _read_pairs(row: Mapping[str, Any], resource_count: int, member_count: int) -> RememberedPairs:
+    count = len(row["kind"])
+    kind = _read_numbers(row["kind"], "pairs.kind", count, 0, len(PairKind))
+    resource = _read_numbers(row["resource"], "pairs.resource", count, 0, resource_count)
+    member = _read_numbers(row["member"], "pairs.member", count, NOBODY, member_count)
     since_ms = [_within(int(str(time_ms))) for time_ms in row["since_ms"]]
-    warm = [bool(one) for one in row["warm"]]
-    for name, items in (("since_ms", since_ms), ("warm", warm)):
-        if len(items) != pairs.resource.size:
-            expected = f"{pairs.resource.size} items"
-            raise ConfigurationError(f"state.warmups.{name}", row[name], expected)
-    return RunningWarmups(
-        pairs=pairs,
+    if len(since_ms) != count:
+        raise ConfigurationError("state.pairs.since_ms", row["since_ms"], f"{count} times in ms")
+    keys = (kind * resource_count + resource) * (member_count + 1) + member
+    if (np.diff(keys) <= 0).any():
+        raise ConfigurationError("state.pairs", row["resource"], "pairs in order, each once")
+    return RememberedPairs(
+        kind=kind.astype(np.int8),
+        resource=resource.astype(np.int32),
+        member=member.astype(np.int32),
         since_ms=np.array(since_ms, dtype=np.int64),
-        warm=np.array(warm, dtype=np.bool_),
     )
-
-
-def _warmups_to_json(state: PolicyState) -> dict[str, Any]:
-    """Return the keys of warm-ups: those that are not empty."""
-    row: dict[str, Any] = {}
-    if state.warmups.since_ms.size:
-        row["warmups"] = _claims_to_json(state.warmups.pairs) | {
-            "since_ms": state.warmups.since_ms.tolist(),
-            "warm": state.warmups.warm.tolist(),
-        }
-    if state.receivers.resources:
-        row["receivers"] = _holdings_to_json(state.receivers)
-    if state.refused.resources:
-        row["refused"] = _claims_to_json(state.refused)
-    return row
-
-
-def _claims_to_json(claims: Claims) -> dict[str, Any]:
-    return {
-        "resources": claims.resources.to_dict(),
-        "resource": claims.resource.tolist(),
-        "claimant": claims.claimant.tolist(),
-    }
-
-
-def _holdings_to_json(holdings: Holdings) -> dict[str, Any]:
-    return {"resources": holdings.resources.to_dict(), "holder": holdings.holder.tolist()}
-
-
-def _loss_to_json(loss: Loss) -> dict[str, Any]:
-    row = attrs.asdict(loss)
-    if not loss.shared:  # only warm-ups need the key
-        del row["shared"]
-    return row
 
 
 def _read_loss(row: Mapping[str, Any]) -> Loss:
@@ -406,45 +613,25 @@ def _read_loss(row: Mapping[str, Any]) -> Loss:
         instance_id=None if row["instance_id"] is None else str(row["instance_id"]),
         deadline_ms=_within(int(row["deadline_ms"])),
         given_ms=_read_time(row["given_ms"]),
-        shared=bool(row.get("shared", False)),
+        shared=bool(row["shared"]),
     )
 
 
-def _read_holdings(row: Mapping[str, Any], position: str, count: int) -> Holdings:
-    resources = ResourceSet(row["resources"])
-    return Holdings(
-        resources=resources,
-        holder=_read_numbers(row["holder"], f"{position}.holder", len(resources), count),
-    )
+def _numbers_to_json(numbers: npt.NDArray[np.integer]) -> list[int] | int:
+    if numbers.size and (numbers == numbers[0]).all():
+        return int(numbers[0])
+    each: list[int] = numbers.tolist()
+    return each
 
 
-def _read_claims(row: Mapping[str, Any], position: str, member_count: int) -> Claims:
-    resources = ResourceSet(row["resources"])
-    count = len(row["resource"])
-    claims = Claims(
-        resources=resources,
-        resource=_read_numbers(row["resource"], f"{position}.resource", count, len(resources)),
-        claimant=_read_numbers(row["claimant"], f"{position}.claimant", count, member_count),
-    )
-    pairs = claims.resource.astype(np.int64) * member_count + claims.claimant
-    if (np.diff(pairs) <= 0).any():
-        raise ConfigurationError(f"state.{position}", row["resource"], "claims in order, each once")
-    return claims
-
-
-def _read_numbers(value: object, field_: str, count: int, below: int) -> Int32Array:
+def _read_numbers(value: object, column: str, count: int, least: int, below: int) -> Int64Array:
     numbers = np.array(value, dtype=np.int64)
-    if numbers.shape != (count,) or ((numbers < 0) | (numbers >= below)).any():
-        raise ConfigurationError(f"state.{field_}", value, f"{count} numbers from 0 to {below - 1}")
-    return numbers.astype(np.int32)
-
-
-def _read_subscription_of(row: Mapping[str, Any], member_count: int) -> tuple[int, ...]:
-    count = member_count if row["subscriptions"] else 0
-    numbers = _read_numbers(
-        row["subscription_of"], "subscription_of", count, len(row["subscriptions"])
-    )
-    return tuple(numbers.tolist())
+    if isinstance(value, int):
+        numbers = np.full(count, numbers)
+    if numbers.shape != (count,) or ((numbers < least) | (numbers >= below)).any():
+        expected = f"{count} numbers from {least} to {below - 1}"
+        raise ConfigurationError(f"state.{column}", value, expected)
+    return numbers
 
 
 def _read_generation(value: object) -> int:

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coopgroup.core.model import NOBODY
+from coopgroup.core.model.positions import ABSENT
 from coopgroup.core.model.resource_set import numbers_in
-from coopgroup.core.policies.facts import Unclaimed, rightful_resources
-from coopgroup.core.policies.memory import member_numbers
+from coopgroup.core.policies.facts import rightful_resources
+from coopgroup.core.policies.memory import Past
 
 if TYPE_CHECKING:
-    from coopgroup.core.model import GroupSnapshot, ResourceSet
+    from coopgroup.core.model import GroupSnapshot
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
     from coopgroup.core.policies.memory import PolicyState
+    from coopgroup.core.policies.policy import RoundFacts
 
 
 # --- permanent changes ----------------------------------------------------------------------------
@@ -34,55 +36,46 @@ if TYPE_CHECKING:
 # for example an unexpected member that brings its own resources.
 
 
-def changed_for_good(
-    group: GroupSnapshot, state: PolicyState, unclaimed: Unclaimed, told: BoolArray
-) -> bool:
+def changed_for_good(group: GroupSnapshot, state: PolicyState, facts: RoundFacts) -> bool:
     """Return whether subscriptions, resources or their owners have changed permanently.
 
     Args:
-        group: the group with K claims.
+        group: the group.
         state: the leader's memory of the last round.
-        unclaimed: result of `find_unclaimed` for the group.
-        told: bool (K,): claims that an earlier round revoked.
+        facts: facts of the group.
     """
     return (
-        _resources_changed(group, state, unclaimed)
+        _resources_changed(group, state, facts)
         or _subscriptions_changed(group, state)
         or _strangers_own(group, state)
-        or _others_own(group, state, told)
+        or _others_own(group, facts)
     )
 
 
-def _resources_changed(group: GroupSnapshot, state: PolicyState, unclaimed: Unclaimed) -> bool:
+def _resources_changed(group: GroupSnapshot, state: PolicyState, facts: RoundFacts) -> bool:
     # A resource that was granted for the first time and is still free is not new: its owner missed
     # the assignment.
-    created = group.resources.take(unclaimed.created)
-    if created and created - state.granted:
+    recalled = facts.recalled
+    if (facts.unclaimed.created & (recalled.past != Past.FIRST_GRANT)).any():
         return True
     # A resource that vanishes while it waits leaves its owner with fewer than before.
-    return _any_vanished(group, state.holdings.resources) or _any_vanished(
-        group, state.lost.resources
-    )
-
-
-def _any_vanished(group: GroupSnapshot, resources: ResourceSet) -> bool:
-    if resources == group.resources:
-        return not group.assignable.all()
-    positions = group.resources.positions(resources)
-    return bool((positions < 0).any() or not group.assignable[positions].all())
+    mattered = (state.resources.holder != NOBODY) | (state.resources.loss != NOBODY)
+    place = recalled.place_of[mattered]
+    return bool((place == ABSENT).any() or not group.assignable[place].all())
 
 
 def _subscriptions_changed(group: GroupSnapshot, state: PolicyState) -> bool:
-    if not state.subscriptions:
+    members = state.members
+    if not members.subscriptions:
         return False  # written by a user's policy, which need not fill in all fields
-    before = dict(zip(state.members, state.subscription_of, strict=True))
-    known = set(state.subscriptions)
+    before = dict(zip(members.ids, members.class_of, strict=True))
+    known = set(members.subscriptions)
     for member, number in zip(group.members, group.class_of.tolist(), strict=True):
         topics = group.subscriptions[number]
         if not member.readable:
             continue
         if member.member_id in before:
-            if state.subscriptions[before[member.member_id]] != topics:
+            if members.subscriptions[before[member.member_id]] != topics:
                 return True
         elif topics not in known:
             return True
@@ -94,9 +87,8 @@ def _strangers_own(group: GroupSnapshot, state: PolicyState) -> bool:
     waiting = [loss for loss in state.losses if loss.given_ms is None]
     if any(loss.owner is None for loss in waiting):
         return False  # it can be a member that the group waits for
-    expected = {*state.members, *(loss.owner for loss in waiting)}
-    instances = {instance for _, instance in state.instance_ids}
-    instances.update(loss.instance_id for loss in waiting if loss.instance_id is not None)
+    expected = {*state.members.ids, *(loss.owner for loss in waiting)}
+    instances = {*state.members.instance_ids, *(loss.instance_id for loss in waiting)} - {None}
     owners = numbers_in(group.owner).tolist()
     return any(
         group.members[number].member_id not in expected
@@ -105,18 +97,17 @@ def _strangers_own(group: GroupSnapshot, state: PolicyState) -> bool:
     )
 
 
-def _others_own(group: GroupSnapshot, state: PolicyState, told: BoolArray) -> bool:
+def _others_own(group: GroupSnapshot, facts: RoundFacts) -> bool:
     """Return whether a member of the last round owns a resource that the round did not leave it.
 
     Resources that a member is slow to stop do not count. No honest member claims the resources of a
     departed one; if a member does, nothing is lost, but the shares are no longer even.
     """
-    there = member_numbers(group, state.members)
+    number_of = facts.recalled.number_of
     was_there = np.zeros(len(group.members) + 1, dtype=np.bool_)  # the last entry is for `NOBODY`
-    was_there[there[there != NOBODY]] = True
-    counts = group.assignable & was_there[group.owner] & ~rightful_resources(group, told)
-    expected = group.aligned(state.holdings.resources, there[state.holdings.holder])
-    return bool((counts & (group.owner != expected)).any())
+    was_there[number_of[number_of != NOBODY]] = True
+    counts = group.assignable & was_there[group.owner] & ~rightful_resources(group, facts.told)
+    return bool((counts & (group.owner != facts.recalled.holder)).any())
 
 
 # --- how much moves even out, and which move first ------------------------------------------------

@@ -25,8 +25,49 @@ if TYPE_CHECKING:
     from coopgroup.core.model.lags import Lags
     from coopgroup.core.model.plan import RoundPlan
     from coopgroup.core.model.resource_set import BoolArray, Int32Array
-    from coopgroup.core.policies.memory import PolicyState
+    from coopgroup.core.policies.memory import PolicyState, Recalled
     from coopgroup.core.policies.warmth import Warmth
+
+
+@frozen(kw_only=True, eq=False)
+class Unclaimed:
+    """Unclaimed assignable resources with a subscriber, of a group with R resources.
+
+    Each is in exactly one of the first three arrays; `withheld` is a subset of their union.
+
+    Attributes:
+        created: bool (R,): never owned.
+        lost: bool (R,): should be owned, and its owner has departed.
+        released: bool (R,): given up because it was revoked.
+        withheld: bool (R,): a member with an unreadable subscription may own it; not granted in
+            this round.
+    """
+
+    created: BoolArray
+    lost: BoolArray
+    released: BoolArray
+    withheld: BoolArray
+
+
+@frozen(kw_only=True, eq=False)
+class RoundFacts:
+    """The facts of one group in one round; their arrays are read-only.
+
+    A round of bundles has two groups, one of parts and one of bundles, each with its own facts.
+
+    Attributes:
+        group: the group.
+        state: the leader's memory from which the facts follow.
+        recalled: that memory as arrays of the group.
+        told: bool (K,): `stopping_claims`.
+        unclaimed: `find_unclaimed`.
+    """
+
+    group: GroupSnapshot
+    state: PolicyState | None
+    recalled: Recalled
+    told: BoolArray
+    unclaimed: Unclaimed
 
 
 @frozen(kw_only=True)
@@ -47,7 +88,7 @@ class RoundContext:
         after_broker: whether the group coordinator assigned before (KIP-848); no owner is lost.
         round_generation: generation of the round; None if unknown.
         rebalance_timeout_ms: the leader's own `max.poll.interval.ms`; None if unknown.
-        facts: the leader's facts about the group (`facts.RoundFacts`); None before it has them.
+        facts: the leader's facts about the group; None before it has them.
         warmth: who is warm or cold for which resource; None in a round without warm-ups.
         has_limits: whether the assignor may leave members without resources on purpose.
     """
@@ -62,7 +103,7 @@ class RoundContext:
     after_broker: bool = False
     round_generation: int | None = None
     rebalance_timeout_ms: int | None = None
-    facts: object = None
+    facts: RoundFacts | None = None
     warmth: Warmth | None = None
     has_limits: bool = False
 

@@ -18,7 +18,6 @@ from coopgroup.core.model import NOBODY, RoundPlan
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.policies.balance import lag_moves
 from coopgroup.core.policies.facts import (
-    Unclaimed,
     facts_of,
     may_keep,
     offered_owner,
@@ -26,9 +25,8 @@ from coopgroup.core.policies.facts import (
     rightful_resources,
 )
 from coopgroup.core.policies.losses import Losses, follow_losses
-from coopgroup.core.policies.memory import Holdings, member_numbers
 from coopgroup.core.policies.moves import changed_for_good, first_moves, less_even
-from coopgroup.core.policies.policy import Offer, StagedRound
+from coopgroup.core.policies.policy import Offer, RoundFacts, StagedRound
 from coopgroup.core.policies.tables import (
     MOVE_MODES,
     RECEIVERS,
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
     from coopgroup.core.model import GroupSnapshot
     from coopgroup.core.model.resource_set import BoolArray, Int32Array
     from coopgroup.core.policies.balance import BalanceRule
+    from coopgroup.core.policies.memory import Recalled
     from coopgroup.core.policies.policy import RoundContext
 
 
@@ -78,19 +77,17 @@ class Ration:
 
 @frozen(kw_only=True, eq=False)
 class _Outlook:
-    """Facts of a round before there is a target; R resources, K claims.
+    """Facts of a round before there is a target.
 
     Attributes:
-        unclaimed: why each unclaimed resource is unclaimed.
+        facts: the leader's facts.
         losses: resources that wait, and resources that return to their owner.
-        told: bool (K,): claims that an earlier round revoked.
         initial_until_ms: until when resources that were never owned are withheld, None for not at
             all.
     """
 
-    unclaimed: Unclaimed
+    facts: RoundFacts
     losses: Losses
-    told: BoolArray
     initial_until_ms: int | None
 
 
@@ -118,7 +115,7 @@ def offer_round(group: GroupSnapshot, context: RoundContext, delays: Delays) -> 
     """Withhold resources that wait for their owner, and name the owners of the others."""
     outlook = _look(group, context, delays)
     return Offer(
-        owner=_offered(group, outlook.told, outlook.losses),
+        owner=_offered(group, outlook.facts.told, outlook.losses),
         withheld_from_assignor=outlook.losses.waits.copy(),
         facts=outlook,
     )
@@ -145,10 +142,11 @@ def stage_round(
         balance: rule for moves only because of lags; None for no such moves.
     """
     # A policy that wraps this one may make an offer of its own.
-    facts = offer.facts
-    outlook = facts if isinstance(facts, _Outlook) else _look(group, context, delays)
+    known = offer.facts
+    outlook = known if isinstance(known, _Outlook) else _look(group, context, delays)
+    facts, recalled = outlook.facts, outlook.facts.recalled
     keeps = may_keep(group)
-    told = rightful_resources(group, outlook.told) & keeps
+    told = rightful_resources(group, facts.told) & keeps
     begun = _begun(group, context, outlook, delays)
     blind = context.state is None or context.state.blind
     waits = outlook.losses.wait_until_ms is not None
@@ -159,23 +157,25 @@ def stage_round(
         begun=begun,
         blind=blind,
         returned=bool((restored_to != NOBODY).any()) or context.state is not None,
-        uneven=blind and _uneven(group, target, context, outlook, keeps & ~told),
-        lagging=balance is not None and _lagging(group, context, ration),
+        uneven=blind and _uneven(group, target, outlook, keeps & ~told),
+        lagging=balance is not None and _lagging(group, context, recalled, ration),
     )
     candidates = keeps & (group.owner != target) & ~told
     if mode is MoveMode.REST:
-        candidates &= _planned(group, context)
-    promised = _promised(group, context) if mode is not MoveMode.MOVE else _to_nobody(group)
+        candidates &= recalled.rows.planned
+    promised = _to_nobody(group) if mode is MoveMode.MOVE else recalled.promised_to
     if mode is MoveMode.BALANCE:
         evened_out = _evening_out(group, target, context, candidates, balance)
         candidates &= evened_out != NOBODY
         promised = np.where(candidates, evened_out, promised).astype(np.int32)
-    receiver = _receivers(group, target, context, outlook, promised, mode)
-    leaving = _leaving(group, context)
-    cold = (candidates | leaving) & _waits_for(context, receiver)
+    receiver = _receivers(group, target, outlook, promised, mode)
+    leaving = cold = np.zeros_like(keeps)
+    if context.warmth is not None:
+        leaving = context.warmth.leaving
+        cold = (candidates | leaving) & context.warmth.waits_for(receiver)
     now = np.where(cold, group.owner, target).astype(np.int32)  # what this round can reach
     moves = _rationed(group, now, context, candidates & ~cold, ration)
-    forms = outlook.unclaimed.created & (outlook.initial_until_ms is not None)
+    forms = facts.unclaimed.created & (outlook.initial_until_ms is not None)
     actions = RESOURCE_ACTIONS.decide_each(
         claimed=group.claimed(),
         keeps=keeps | leaving,
@@ -185,7 +185,7 @@ def stage_round(
         turn=moves.chosen | leaving,
         waits=outlook.losses.waits,
         forms=forms,
-        unheard=outlook.unclaimed.withheld,
+        unheard=facts.unclaimed.withheld,
     )
     wait_ends_ms = _earliest(
         outlook.losses.wait_until_ms, outlook.initial_until_ms if forms.any() else None
@@ -201,14 +201,23 @@ def stage_round(
         rejoin_in_ms=_remaining_ms(due_ms, context.now_ms),
         loss_ends_in_ms=_remaining_ms(wait_ends_ms, context.now_ms),
     )
+    state = remember_round(
+        group, context, facts.unclaimed, plan.assigned, _entitled(group, outlook)
+    )
+    # An exchange is promised until its resources are stopped, and while the receiver warms up.
+    is_promised = (promised != NOBODY) & ((plan.assigned == NOBODY) | cold)
     state = attrs.evolve(
-        remember_round(group, context, outlook.unclaimed, plan.assigned, _entitled(group, outlook)),
+        state,
+        resources=attrs.evolve(
+            state.resources,
+            loss=outlook.losses.number,
+            receiver=np.where(is_promised, promised, NOBODY).astype(np.int32),
+            promised=is_promised,
+            planned=moves.put_off | cold,
+        ),
         losses=outlook.losses.losses,
-        lost=outlook.losses.lost,
         moves_due_ms=moves.due_ms,
         moves_pending=_unfinished(candidates, plan) if mode is MoveMode.MOVE else begun,
-        planned=group.resources.take(moves.put_off | cold),
-        promised=_still_promised(group, promised, plan, cold),
         blind=blind and waits,
         initial_until_ms=outlook.initial_until_ms,
         next_round_ms=due_ms,
@@ -219,7 +228,6 @@ def stage_round(
 def _receivers(
     group: GroupSnapshot,
     target: Int32Array,
-    context: RoundContext,
     outlook: _Outlook,
     promised: Int32Array,
     mode: MoveMode,
@@ -228,7 +236,7 @@ def _receivers(
     restored_to, joined = outlook.losses.restored_to, outlook.losses.joined
     given_up = np.zeros(target.size, dtype=np.bool_)
     if mode is MoveMode.MOVE:
-        given_up = _given_up(group, context, restored_to)
+        given_up = _given_up(outlook)
     gets = RECEIVERS.decide_each(
         promised=group.may_hold(promised),
         elsewhere=target != NOBODY,
@@ -243,27 +251,12 @@ def _receivers(
 def _uneven(
     group: GroupSnapshot,
     target: Int32Array,
-    context: RoundContext,
     outlook: _Outlook,
     stays: BoolArray,
 ) -> bool:
     """Return whether counts would be less even than in the target if nothing moved."""
-    receiver = _receivers(group, target, context, outlook, _to_nobody(group), MoveMode.REST)
+    receiver = _receivers(group, target, outlook, _to_nobody(group), MoveMode.REST)
     return less_even(group, np.where(stays, group.owner, receiver).astype(np.int32), target)
-
-
-def _leaving(group: GroupSnapshot, context: RoundContext) -> BoolArray:
-    """Return the resources of members that hand over, which may keep them for now: bool (R,)."""
-    if context.warmth is None:
-        return np.zeros(len(group.resources), dtype=np.bool_)
-    return context.warmth.leaving
-
-
-def _waits_for(context: RoundContext, receiver: Int32Array) -> BoolArray:
-    """Return the moves that wait until their receiver is warm: bool (R,)."""
-    if context.warmth is None:
-        return np.zeros(receiver.size, dtype=np.bool_)
-    return context.warmth.waits_for(receiver)
 
 
 def _plan(
@@ -298,10 +291,10 @@ def _plan(
     assigned[kept] = group.owner[kept]
     assigned[granted] = receiver[granted]
     stops = revoked_claims(group, assigned)
-    again = stops & outlook.told
+    again = stops & outlook.facts.told
     waiting = (target != NOBODY) & (assigned != target) & ~gathers & ~lost
     # These resources need another round, although no member stops them in this round.
-    soon = waiting & (outlook.unclaimed.withheld | (granted & (not is_settled)))
+    soon = waiting & (outlook.facts.unclaimed.withheld | (granted & (not is_settled)))
     if is_settled:
         waiting &= ~granted  # already granted, so no member has to release it
     follow_up = bool((stops & ~again).any() or soon.any())
@@ -314,7 +307,7 @@ def _plan(
         rejoin_in_ms=None if is_silent else rejoin_in_ms,
         loss_ends_in_ms=None if is_silent else loss_ends_in_ms,
         lost=lost,
-        created=outlook.unclaimed.created & (assigned != NOBODY),
+        created=outlook.facts.unclaimed.created & (assigned != NOBODY),
         waiting=waiting,
         waiting_for_members=gathers & group.subscribed(),
         stopping=again,
@@ -329,16 +322,15 @@ def _remaining_ms(until_ms: int | None, now_ms: int) -> int | None:
 def _look(group: GroupSnapshot, context: RoundContext, delays: Delays) -> _Outlook:
     """Return the facts of a round before there is a target."""
     facts = facts_of(group, context)
-    losses = follow_losses(group, context, facts.unclaimed, delays.loss_ms)
+    losses = follow_losses(group, context, delays.loss_ms)
     if context.warmth is not None:
         owner = _offered(group, facts.told, losses)
         losses = losses.without(
             group, taken_over(context.warmth, owner, losses.waits), context.now_ms
         )
     return _Outlook(
-        unclaimed=facts.unclaimed,
+        facts=facts,
         losses=losses,
-        told=facts.told,
         initial_until_ms=_initial_until_ms(group, context, delays.initial_ms),
     )
 
@@ -367,33 +359,26 @@ def _begun(group: GroupSnapshot, context: RoundContext, outlook: _Outlook, delay
     return (
         state.moves_pending
         or outlook.losses.expired
-        or changed_for_good(group, state, outlook.unclaimed, outlook.told)
+        or changed_for_good(group, state, outlook.facts)
     )
 
 
-def _planned(group: GroupSnapshot, context: RoundContext) -> BoolArray:
-    """Return the resources that an earlier round planned to move later: bool (R,)."""
-    if context.state is None:
-        return np.zeros(len(group.resources), dtype=np.bool_)
-    return group.mask_of(context.state.planned)
-
-
-def _given_up(group: GroupSnapshot, context: RoundContext, restored_to: Int32Array) -> BoolArray:
+def _given_up(outlook: _Outlook) -> BoolArray:
     """Return what a member of the last round gave up by itself and would get back: bool (R,).
 
     An eager member gives up everything before each join. In a round with moves it would get back
     resources that the next round revokes, and give them up again; no round would be the last.
     """
-    if context.state is None:
-        return np.zeros(len(group.resources), dtype=np.bool_)
-    there = member_numbers(group, context.state.members)
-    given_up: BoolArray = np.isin(restored_to, there[there != NOBODY])
+    number_of = outlook.facts.recalled.number_of
+    given_up: BoolArray = np.isin(outlook.losses.restored_to, number_of[number_of != NOBODY])
     return given_up
 
 
-def _lagging(group: GroupSnapshot, context: RoundContext, ration: Ration | None) -> bool:
+def _lagging(
+    group: GroupSnapshot, context: RoundContext, recalled: Recalled, ration: Ration | None
+) -> bool:
     """Return whether a few resources may move in this round because lags are uneven."""
-    if not context.balance or context.lags is None or _planned(group, context).any():
+    if not context.balance or context.lags is None or recalled.rows.planned.any():
         return False
     return ration is None or _moves_due_ms(group, context, ration.interval_ms) is None
 
@@ -416,31 +401,10 @@ def _to_nobody(group: GroupSnapshot) -> Int32Array:
     return np.full(len(group.resources), NOBODY, dtype=np.int32)
 
 
-def _promised(group: GroupSnapshot, context: RoundContext) -> Int32Array:
-    """Return the receivers of resources that an earlier round revoked to balance lags: int32 (R,).
-
-    An exchange stays an exchange. With newer lags the assignor might give its first half to a third
-    member, and leave the two others with one resource too many and one too few.
-    """
-    if context.state is None:
-        return _to_nobody(group)
-    promised = context.state.promised
-    there = member_numbers(group, context.state.members)
-    return group.aligned(promised.resources, there[promised.holder])
-
-
 def _entitled(group: GroupSnapshot, outlook: _Outlook) -> Int32Array:
     """Return the members that count as owners of unclaimed resources: int32 (R,)."""
     restored_to = outlook.losses.restored_to
     return np.where(group.may_hold(restored_to), restored_to, NOBODY).astype(np.int32)
-
-
-def _still_promised(
-    group: GroupSnapshot, promised: Int32Array, plan: RoundPlan, held: BoolArray
-) -> Holdings:
-    """Return the promised resources that are being stopped, or whose receiver warms up."""
-    open_ = (promised != NOBODY) & ((plan.assigned == NOBODY) | held)
-    return Holdings(resources=group.resources.take(open_), holder=promised[open_])
 
 
 def _unfinished(candidates: BoolArray, plan: RoundPlan) -> bool:
@@ -517,4 +481,4 @@ def _knows_of_no_owner(context: RoundContext) -> bool:
     whose first round was refused would share its resources before the other members arrive.
     """
     state = context.state
-    return state is None or (state.blind and not state.known and not state.granted)
+    return state is None or (state.blind and not state.resources.past.any())

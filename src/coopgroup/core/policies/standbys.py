@@ -16,7 +16,8 @@ import numpy as np
 from attrs import define, frozen
 
 from coopgroup.core.model import NOBODY
-from coopgroup.core.policies.warmth import holds, keys_of, members_of, resources_of
+from coopgroup.core.policies.memory import holds
+from coopgroup.core.policies.warmth import keys_of, members_of, resources_of
 
 if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array

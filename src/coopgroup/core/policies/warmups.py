@@ -33,7 +33,7 @@ from coopgroup.core.model import EMPTY, NOBODY
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.positions import ABSENT, positions_in
 from coopgroup.core.policies.facts import facts_of, may_keep, remember_round, rightful_resources
-from coopgroup.core.policies.memory import Holdings, RunningWarmups, member_numbers
+from coopgroup.core.policies.memory import PairKind, Past, RememberedPairs, holds, pair_keys
 from coopgroup.core.policies.moves import less_even
 from coopgroup.core.policies.policy import Offer
 from coopgroup.core.policies.standbys import Slots, Standbys
@@ -41,13 +41,9 @@ from coopgroup.core.policies.warmth import (
     NO_KEYS,
     Warmth,
     Warmup,
-    claims_of,
     given_to_warm,
-    holds,
-    keys_in,
     keys_of,
     members_of,
-    pair_keys,
     resources_of,
     shown_owner,
     subscribes,
@@ -85,10 +81,11 @@ def warmth_of(
         warm = warm[~barred[members_of(group, warm), resources_of(group, warm)]]
     owned = group.owner[resources_of(group, warm)] == members_of(group, warm)
     running, since_ms, refused = _remembered(group, context, takes_part, warm, barred)
-    told = rightful_resources(group, facts_of(group, context).told)
+    facts = facts_of(group, context)
+    recalled, told = facts.recalled, rightful_resources(group, facts.told)
     kept_group = with_leavers(group)
     keeps = may_keep(kept_group) & ~told
-    receivers = _receivers(group, context.state)
+    receivers = np.where(group.may_hold(recalled.receiver), recalled.receiver, NOBODY)
     return Warmth(
         group=group,
         option=option,
@@ -98,8 +95,8 @@ def warmth_of(
         warm=warm[~owned],
         running=running,
         since_ms=since_ms,
-        receivers=receivers,
-        orphaned=_orphaned(group, context.state, receivers),
+        receivers=receivers.astype(np.int32),
+        orphaned=(recalled.rows.receiver != NOBODY) & (receivers == NOBODY),
         refused=refused,
         declined=_declined(group, warm),
         barred=barred,
@@ -120,12 +117,12 @@ def _is_stale(group: GroupSnapshot, context: RoundContext, warm: Int64Array) -> 
     state = context.state
     if state is None or not warm.size:
         return np.zeros(warm.size, dtype=np.bool_)
-    before = set(state.members)
+    before = set(state.members.ids)
     old = [
         member.member_id in before and member.generation < context.generation
         for member in group.members
     ]
-    kept, _ = keys_in(group, state.warmups.pairs, state.members)
+    kept, _ = facts_of(group, context).recalled.pairs_of(PairKind.WARMING, PairKind.WARM)
     stale: BoolArray = np.array(old, dtype=np.bool_)[members_of(group, warm)]
     return stale & ~holds(kept, warm)
 
@@ -152,39 +149,19 @@ def _remembered(
     barred: BoolArray | None,
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Return the running warm-ups, when each began, and the refused pairs."""
-    state = context.state
-    if state is None:
-        return NO_KEYS, NO_KEYS, NO_KEYS
-    running, there = keys_in(group, state.warmups.pairs, state.members)
-    known = state.warmups
-    since_ms = np.where(known.warm, context.now_ms, known.since_ms)[there]
-    members = members_of(group, running)
-    counts = takes_part[members] & subscribes(group, running)
-    counts &= group.assignable[resources_of(group, running)]
-    counts &= group.owner[resources_of(group, running)] != members
+    recalled = facts_of(group, context).recalled
+    running, pairs = recalled.pairs_of(PairKind.WARMING, PairKind.WARM)
+    since_ms = np.where(pairs.are(PairKind.WARM), context.now_ms, pairs.since_ms)
+    members, resources = members_of(group, running), resources_of(group, running)
+    counts = takes_part[members] & subscribes(group, running) & group.assignable[resources]
+    counts &= group.owner[resources] != members
     if barred is not None:
-        counts &= ~barred[members, resources_of(group, running)]
+        counts &= ~barred[members, resources]
     refused = NO_KEYS
-    if state.members == group.member_ids:
-        refused, _ = keys_in(group, state.refused, state.members)
+    if context.state is not None and context.state.members.ids == group.member_ids:
+        refused, _ = recalled.pairs_of(PairKind.REFUSED)
         refused = refused[~holds(warm, refused)]
     return running[counts], since_ms[counts], refused
-
-
-def _receivers(group: GroupSnapshot, state: PolicyState | None) -> Int32Array:
-    if state is None:
-        return np.full(len(group.resources), NOBODY, dtype=np.int32)
-    there = member_numbers(group, state.members)
-    receivers = group.aligned(state.receivers.resources, there[state.receivers.holder])
-    return np.where(group.may_hold(receivers), receivers, NOBODY).astype(np.int32)
-
-
-def _orphaned(group: GroupSnapshot, state: PolicyState | None, receivers: Int32Array) -> BoolArray:
-    """Return bool (R,): whether a resource had a receiver that cannot have it any more."""
-    if state is None:
-        return np.zeros(len(group.resources), dtype=np.bool_)
-    found: BoolArray = group.mask_of(state.receivers.resources) & (receivers == NOBODY)
-    return found
 
 
 # --- members that hand over -----------------------------------------------------------------------
@@ -367,15 +344,15 @@ def _receivers_of(group: GroupSnapshot, staged: StagedRound) -> Int32Array:
     target = staged.plan.target
     if staged.state is None:
         return target
-    promised = group.aligned(staged.state.promised.resources, staged.state.promised.holder)
-    return np.where(promised != NOBODY, promised, target).astype(np.int32)
+    rows = staged.state.resources.aligned(group.resources)
+    return np.where(rows.promised, rows.receiver, target).astype(np.int32)
 
 
 def _planned_in(warmth: Warmth, staged: StagedRound) -> BoolArray:
     """Return the resources that a round plans to take later: bool (R,)."""
     if staged.state is None:
         return warmth.keeps & staged.plan.waiting
-    return warmth.keeps & warmth.group.mask_of(staged.state.planned)
+    return warmth.keeps & staged.state.resources.aligned(warmth.group.resources).planned
 
 
 def _taken_back(
@@ -409,13 +386,14 @@ def _taken_back(
     )
     if state is not None:
         fresh = remember_round(group, context, facts.unclaimed, assigned)
-        state = attrs.evolve(
-            state,
-            holdings=fresh.holdings,
-            released=fresh.released,
-            stopping=fresh.stopping,
-            planned=state.planned | group.resources.take(back),
+        rows = state.resources.aligned(group.resources)
+        rows = attrs.evolve(
+            rows,
+            past=fresh.resources.past,
+            holder=fresh.resources.holder,
+            planned=rows.planned | back,
         )
+        state = attrs.evolve(state, resources=rows, pairs=fresh.pairs)
     return attrs.evolve(staged, plan=plan, state=state)
 
 
@@ -501,12 +479,9 @@ class Warming:
 
     def target_of(self, answer: Int32Array) -> Int32Array:
         """Return the assignor's answer with free resources given to warm members: int32 (R,)."""
-        warmth, state = self.warmth, self.context.state
         returns = (self.offer.owner != NOBODY) & ~self.taken
-        released = np.zeros_like(returns)
-        if state is not None:
-            released = warmth.group.mask_of(state.released)
-        return given_to_warm(warmth, answer, returns, released)
+        past = facts_of(self.warmth.group, self.context).recalled.past
+        return given_to_warm(self.warmth, answer, returns, past == Past.RELEASED)
 
     def staged(self, answer: Int32Array, target: Int32Array, staged: StagedRound) -> WarmRound:
         """Return the round with its warm-ups.
@@ -620,21 +595,28 @@ class WarmRound:
     def remembered(self, state: PolicyState) -> PolicyState:
         """Return the memory of the round with its warm-ups."""
         group = self.warming.warmth.group
-        unfinished = self.receiver != NOBODY
         since_ms = self._since_ms()
+        is_cold = holds(self.cold, self.warmups)
+        rows = state.resources.aligned(group.resources)
         return attrs.evolve(
             state,
             moves_pending=state.moves_pending or self.levels,
             next_round_ms=self._next_round_ms(state, since_ms),
-            warmups=RunningWarmups(
-                pairs=claims_of(group, self.warmups),
-                since_ms=since_ms,
-                warm=~holds(self.cold, self.warmups),
+            resources=attrs.evolve(rows, receiver=self.receiver),
+            pairs=RememberedPairs.all_of(
+                state.pairs,
+                self._pairs(PairKind.WARMING, self.warmups[is_cold], since_ms[is_cold]),
+                self._pairs(PairKind.WARM, self.warmups[~is_cold]),
+                self._pairs(PairKind.REFUSED, self.refused),
             ),
-            receivers=Holdings(
-                resources=group.resources.take(unfinished), holder=self.receiver[unfinished]
-            ),
-            refused=claims_of(group, self.refused),
+        )
+
+    def _pairs(
+        self, kind: PairKind, keys: Int64Array, since_ms: Int64Array | None = None
+    ) -> RememberedPairs:
+        group = self.warming.warmth.group
+        return RememberedPairs.of(
+            kind, resources_of(group, keys), members_of(group, keys), since_ms
         )
 
     def _since_ms(self) -> Int64Array:

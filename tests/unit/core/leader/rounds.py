@@ -31,6 +31,7 @@ from coopgroup.protocol import (
     encode_subscription,
 )
 from tests.support import groups
+from tests.support.memory import remembered
 
 NOT_A_SUBSCRIPTION = b"\x00\x01\x00\x00"
 ORDERS_4 = TopicMetadata(resources=ResourceSet({"orders": range(4)}))
@@ -62,7 +63,7 @@ class FunctionPolicy:
     def stage(
         self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
     ) -> StagedRound:
-        state = PolicyState(generation=context.generation, members=group.member_ids)
+        state = remembered(*group.member_ids, generation=context.generation)
         return StagedRound(plan=self.function(group, target), state=state)
 
 

@@ -10,7 +10,6 @@ from coopgroup.core.leader import (
 )
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
-from coopgroup.core.policies.memory import PolicyState
 from coopgroup.core.protocol.digests import names_digest, resources_digest
 from coopgroup.protocol import (
     Assignment,
@@ -18,6 +17,7 @@ from coopgroup.protocol import (
     encode_assignment,
 )
 from coopgroup.telemetry import RoundDecided, RoundRefused, SubscriptionUnreadable
+from tests.support.memory import remembered
 from tests.unit.core.leader.rounds import (
     ORDERS_4,
     claim,
@@ -100,7 +100,7 @@ def test_lead_when_its_own_sync_failed_gives_nothing_of_an_unreadable_member(
     """Only a leader that completed the round knows that the member was told to hold nothing."""
     members = joined("a", {"orders": [0]}), unreadable("b")
     first = led(*members, generation=4)
-    state = PolicyState(generation=4, members=("a", "b"), silent=("b",))
+    state = remembered("a", "b", generation=4, silent=["b"])
     second = led(*members, state=state, generation=generation)
     assert first.state.silent == second.state.silent == ("b",)
     assert told(first)["a"] == Assignment(assigned=orders(0), revoked=EMPTY)
@@ -129,13 +129,11 @@ def test_fallback_round_without_metadata_takes_every_claim_for_real() -> None:
 
 
 def test_fallback_round_without_metadata_forgets_nothing() -> None:
-    before = PolicyState(
-        generation=0, members=("a",), known=orders(0, 1), granted=orders(2), released=orders(1)
-    )
+    before = remembered("a", generation=0, owned=orders(0), granted=orders(2), released=orders(1))
     round_ = fell_back(joined("a", {"orders": [0]}), state=before)
-    assert round_.state == PolicyState(
-        generation=1, members=("a",), known=orders(0, 1), released=orders(1)
-    )
+    after = remembered("a", generation=1, owned=orders(0), released=orders(1))
+    rows = after.resources.aligned(round_.state.resources.names)
+    assert round_.state == attrs.evolve(after, resources=rows)
     assert told(round_) == {"a": Assignment(assigned=orders(0))}
 
 

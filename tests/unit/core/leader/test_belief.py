@@ -12,6 +12,7 @@ from coopgroup.core.model import EMPTY, MemberClaim, ResourceSet, resolve_claims
 from coopgroup.core.policies.memory import PolicyState
 from coopgroup.core.policies.policy import RoundContext
 from coopgroup.telemetry import ClaimRefused
+from tests.support.memory import remembered
 
 EXISTING = ResourceSet({"t": range(6)})
 TIMEOUT_MS = 60_000
@@ -55,7 +56,7 @@ def led(
     """Return the memory of a round that assigned as given."""
     believed = believed_claims(claims, here)
     group = resolve_claims(believed.claims, EXISTING)
-    state = PolicyState(generation=here.generation, members=group.member_ids)
+    state = remembered(*group.member_ids, generation=here.generation)
     shares = [assigned.get(one.member_id, EMPTY) for one in believed.claims]
     return remember_given(state, group, believed, shares, here)
 

@@ -26,6 +26,7 @@ from coopgroup.core.model import (
     plan_that_moves_nothing,
 )
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
+from coopgroup.core.policies.memory import PairKind
 from coopgroup.policies import (
     DeferredPolicy,
     IncrementalPolicy,
@@ -38,6 +39,7 @@ from coopgroup.policies import (
 )
 from coopgroup.protocol import Assignment
 from coopgroup.telemetry import RoundDecided, RoundRefused, WithoutRoom
+from tests.support.memory import holders_in, planned_in, remembered, resources_in
 from tests.unit.core.leader.rounds import (
     FunctionAssignor,
     FunctionPolicy,
@@ -90,10 +92,8 @@ def test_decide_round_when_resources_move_records_what_and_why() -> None:
 def test_decide_round_when_resources_are_deleted_says_so() -> None:
     """A claim tells it to a new leader, and the memory to one that knows the group."""
     claims = [claim("a", {"orders": [0, 4]}), claim("b", {"orders": [1]})]
-    remembered = PolicyState(
-        generation=1, members=("a", "b"), known=orders(1, 2, 5), granted=orders(6)
-    )
-    for state, gone in ((None, orders(4)), (remembered, orders(4, 5, 6))):
+    memory = remembered("a", "b", generation=1, owned=orders(1, 2, 5), granted=orders(6))
+    for state, gone in ((None, orders(4)), (memory, orders(4, 5, 6))):
         record = decided_by(assignor=FAILS, claims=claims, state=state).records[-1]
         assert isinstance(record, RoundDecided)
         assert record.gone == gone
@@ -181,7 +181,7 @@ def test_refused_round_when_the_last_assignments_may_be_lost_keeps_its_moves_pla
     last = decided_by(
         assignor=FunctionAssignor(function=lambda *_: np.array([1, 0, 0, 0], dtype=np.int32))
     ).state
-    assert last.stopping.resources == orders(0)
+    assert resources_in(last, PairKind.TOLD) == orders(0)
     decided = decided_by(assignor=FAILS, state=last)
     refused = refused_round(
         decided.group,
@@ -190,7 +190,7 @@ def test_refused_round_when_the_last_assignments_may_be_lost_keeps_its_moves_pla
         policy=SimplePolicy(),
         context=context(last, generation=1, now_ms=0),
     )
-    assert refused.state.planned == orders(0)
+    assert planned_in(refused.state) == orders(0)
     assert refused.state == decided.state
 
 
@@ -241,14 +241,15 @@ def test_decide_round_when_refused_and_revoking_sends_no_delay() -> None:
 
 
 def test_decide_round_when_refused_brings_the_memory_up_to_date() -> None:
-    before = PolicyState(generation=0, members=("x",), known=orders(3), silent=("a",))
+    before = remembered("x", generation=0, owned=orders(3), silent=["a"])
     decided = decided_by(
         assignor=FAILS,
         state=before,
         claims=(claim("a", {"orders": [0]}), MemberClaim(member_id="b", topics=(), readable=False)),
     )
-    assert decided.state == PolicyState(
-        generation=1, members=("x",), known=orders(0, 3), silent=("b",)
+    after = remembered("x", generation=1, owned=orders(0, 3), silent=["b"])
+    assert decided.state == attrs.evolve(
+        after, resources=after.resources.aligned(decided.group.resources)
     )
 
 
@@ -259,8 +260,9 @@ def test_decide_round_when_refused_remembers_who_is_missed_and_what_was_told() -
         state=before,
         claims=(claim("a", {"orders": [0]}), claim("c", {"orders": [0]}, generation=0)),
     )
-    assert (decided.state.members, decided.state.holdings) == (("a", "b"), before.holdings)
-    assert decided.state.stopping.resources == orders(0)
+    assert decided.state.members.ids == ("a", "b")
+    assert holders_in(decided.state) == holders_in(before) != {}
+    assert resources_in(decided.state, PairKind.TOLD) == orders(0)
 
 
 @pytest.mark.parametrize("remaining_ms", [None, 300], ids=["a new group", "a pause between moves"])
@@ -368,7 +370,7 @@ class ForgetfulPolicy:
         self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
     ) -> StagedRound:
         staged = DeferredPolicy().stage(group, target, context, offer)
-        state = PolicyState(generation=context.generation, members=group.member_ids)
+        state = remembered(*group.member_ids, generation=context.generation)
         return attrs.evolve(staged, state=state)
 
 
@@ -382,7 +384,7 @@ def test_memory_without_subscriptions_is_no_change_of_them() -> None:
 def test_leader_writes_its_own_memory_when_the_policy_does_not() -> None:
     by_leader = decided_by(policy=CountingPolicy(own_state=False)).state
     assert by_leader == decided_by(policy=CountingPolicy()).state
-    assert by_leader.holdings.resources
+    assert holders_in(by_leader)
 
 
 # --- no room --------------------------------------------------------------------------------------

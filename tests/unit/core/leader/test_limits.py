@@ -8,6 +8,7 @@ from coopgroup.core.assignors.declining import Passing
 from coopgroup.core.model import EMPTY, GroupSnapshot
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
 from coopgroup.policies import DeferredPolicy, Policy, SimplePolicy, Warmup
+from tests.support.memory import holders_in
 from tests.support.warm_group import WarmGroup, partitions
 
 DEFERRED = DeferredPolicy(scheduled_rebalance_timeout_ms=1_000)
@@ -42,8 +43,7 @@ def test_newcomer_gets_the_share_of_a_departed_member_if_it_has_places(
     assert {name for name, owned in group.owned().items() if 2 in owned} == {owner}
     state = group.state
     assert state is not None
-    holders = dict(zip(state.holdings.resources, state.holdings.holder.tolist(), strict=True))
-    assert [state.members[holders[one]] for one in partitions(2)] == [owner]
+    assert state.members.ids[holders_in(state)["T", 2]] == owner
 
 
 def test_new_leader_does_not_take_itself_for_the_missing_owner_without_a_place() -> None:

@@ -8,8 +8,10 @@ import pytest
 
 from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet
 from coopgroup.core.policies.balance import count_looks, is_at_rest, lag_loads, speeds
-from coopgroup.policies import BalanceRule, Claims, Holdings, Loss, PolicyState
+from coopgroup.core.policies.memory import PairKind, RememberedPairs
+from coopgroup.policies import BalanceRule, Loss
 from tests.support.groups import claim, group_of, lags_of
+from tests.support.memory import remembered
 
 RULE = BalanceRule(
     interval_ms=1_000,
@@ -21,7 +23,7 @@ RULE = BalanceRule(
     moves_max=2,
 )
 IDS = ("A", "B", "C", "D")
-CALM = PolicyState(generation=3, members=IDS)
+CALM = remembered(*IDS, generation=3, owned=ResourceSet({"T": [1]}))
 
 
 def looks(*rows: tuple[float, ...], rule: BalanceRule = RULE) -> dict[str, int]:
@@ -92,18 +94,14 @@ def test_group_at_rest_may_be_looked_at() -> None:
 BUSY: dict[str, dict[str, Any]] = {
     "a loss waits": {
         "losses": (Loss(owner="E", instance_id=None, deadline_ms=90),),
-        "lost": Holdings(resources=ResourceSet({"T": [1]}), holder=np.array([0], dtype=np.int32)),
+        "resources": attrs.evolve(CALM.resources, loss=np.array([0], dtype=np.int32)),
     },
     "the group forms": {"initial_until_ms": 90},
     "the leader did not see what went before": {"blind": True},
     "the target was never reached": {"moves_pending": True},
-    "moves were put off": {"planned": ResourceSet({"T": [1]})},
-    "somebody is slow to stop": {
-        "stopping": Claims(
-            resources=ResourceSet({"T": [1]}),
-            resource=np.array([0], dtype=np.int32),
-            claimant=np.array([0], dtype=np.int32),
-        )
+    "moves were put off": {"resources": attrs.evolve(CALM.resources, planned=np.array([True]))},
+    "a member is slow to stop": {
+        "pairs": RememberedPairs.of(PairKind.TOLD, np.array([0]), np.array([0]))
     },
     "the last moves were a moment ago": {"moves_due_ms": 51},
 }

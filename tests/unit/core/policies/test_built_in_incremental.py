@@ -4,6 +4,7 @@ from typing import Any
 
 from coopgroup.assignors import LagAwareAssignor
 from coopgroup.policies import IncrementalPolicy
+from tests.support.memory import planned_in
 from tests.support.policy_drill import Drill, steady
 
 NOTHING: dict[str, list[int]] = {}
@@ -100,7 +101,7 @@ def test_balance_exchanges_a_hot_partition_for_a_cold_one() -> None:
     assert sorted(map(len, owned.values())) == [2, 2, 2, 2]
     assert [sum(HOT["T"][one] for one in has) > 500 for has in owned.values()].count(True) == 2
     assert (drill.memory.moves_pending, drill.memory.next_round_ms) == (False, None)
-    assert not drill.memory.planned
+    assert not planned_in(drill.memory)
 
 
 def test_balance_when_a_member_joined_gives_it_its_share_first() -> None:

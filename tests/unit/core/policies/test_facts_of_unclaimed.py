@@ -1,22 +1,17 @@
 """Unclaimed resources: every row of the table, and the leader's memory of them."""
 
 import itertools
+from functools import partial
 
 import attrs
 import numpy as np
 import pytest
 
-from coopgroup.core.model import GroupSnapshot, ResourceSet
-from coopgroup.core.policies.facts import departed_members
-from coopgroup.policies import (
-    Claims,
-    Holdings,
-    PolicyState,
-    RoundContext,
-    find_unclaimed,
-    remember_round,
-)
+from coopgroup.core.model import EMPTY, GroupSnapshot, ResourceSet
+from coopgroup.core.policies.memory import PairKind, Past, recall
+from coopgroup.policies import NOBODY, PolicyState, RoundContext, find_unclaimed, remember_round
 from tests.support.groups import claim, group_of, holder_of, unreadable
+from tests.support.memory import remembered, resources_in
 
 Kinds = dict[str, dict[str, list[int]]]
 
@@ -37,19 +32,7 @@ def _kinds(group: GroupSnapshot, state: PolicyState | None) -> Kinds:
     return {kind: resources for kind, resources in kinds.items() if resources}
 
 
-def _state(
-    *members: str,
-    known: ResourceSet | None = None,
-    granted: ResourceSet | None = None,
-    released: ResourceSet | None = None,
-) -> PolicyState:
-    return PolicyState(
-        generation=4,
-        members=members,
-        known=known or ResourceSet(),
-        granted=granted or ResourceSet(),
-        released=released or ResourceSet(),
-    )
+_state = partial(remembered, generation=4)
 
 
 def test_topic_when_nobody_claims_any_of_it_is_created() -> None:
@@ -90,9 +73,8 @@ def test_grants_when_a_member_missed_its_sync_were_never_owned() -> None:
     assert _kinds(group, state) == {"created": {"T": [1]}}
 
 
-def test_departed_when_there_is_no_state_is_nobody() -> None:
-    group = group_of({"T": [0]}, claim("A"))
-    assert departed_members(group, _context(None)) == ()
+def test_leader_without_memory_misses_no_member() -> None:
+    assert not recall(group_of({"T": [0]}, claim("A")), None).has_departed
 
 
 @pytest.mark.parametrize(
@@ -100,8 +82,8 @@ def test_departed_when_there_is_no_state_is_nobody() -> None:
     [
         (None, {"T": [1]}),
         (_state("A", "X"), {"T": [1]}),
-        (PolicyState(generation=4, members=("A", "X"), silent=("X",)), None),
-        (PolicyState(generation=4, members=("A", "Y"), silent=("Y",)), {"T": [1]}),
+        (_state("A", "X", silent=["X"]), None),
+        (_state("A", "Y", silent=["Y"]), {"T": [1]}),
     ],
     ids=["no state", "first seen", "told already", "another was told"],
 )
@@ -115,15 +97,16 @@ def test_unclaimed_when_a_member_is_unreadable_is_withheld_until_it_was_told(
 def test_kinds_when_every_state_is_tried_are_exactly_one() -> None:
     resources = ResourceSet({"T": [0, 1]})
     one = ResourceSet({"T": [1]})
-    for released, granted, known, departed, claimed, with_state in itertools.product(
-        (False, True), repeat=6
+    pasts = ("owned", "granted", "released", None)
+    for past, (departed, claimed, with_state) in itertools.product(
+        pasts, itertools.product((False, True), repeat=3)
     ):
         group = group_of(resources.to_dict(), claim("A", {"T": [0]} if claimed else None))
         state = _state(
             *(("A", "B") if departed else ("A",)),
-            known=one if known else None,
-            granted=one if granted else None,
-            released=one if released else None,
+            owned=one if past == "owned" else EMPTY,
+            granted=one if past == "granted" else EMPTY,
+            released=one if past == "released" else EMPTY,
         )
         found = find_unclaimed(group, _context(state if with_state else None))
         kinds = found.created.astype(int) + found.lost + found.released
@@ -141,22 +124,26 @@ def test_memory_when_a_round_ends_holds_what_the_next_one_needs() -> None:
     context = _context(None)
     assigned = holder_of(group, {"A": {"T": [0]}, "B": {"T": [2], "U": [0]}})
     state = remember_round(group, context, find_unclaimed(group, context), assigned)
-    assert state == PolicyState(
-        generation=5,
-        members=("A", "B", "X"),
-        known=ResourceSet({"T": range(4)}),
-        granted=ResourceSet({"U": [0]}),
-        released=ResourceSet({"T": [1]}),
-        silent=("X",),
-        holdings=Holdings(
-            resources=ResourceSet({"T": [0, 2], "U": [0]}),
-            holder=np.array([0, 1, 1], dtype=np.int32),
-        ),
-        stopping=Claims(
-            resources=ResourceSet({"T": [1], "gone": [0]}),
-            resource=np.array([0, 1], dtype=np.int32),
-            claimant=np.array([0, 0], dtype=np.int32),
-        ),
-        subscriptions=(("T", "U"), ()),
-        subscription_of=(0, 0, 1),
-    )
+    assert (state.generation, state.silent) == (5, ("X",))
+    members = state.members
+    assert (members.ids, members.instance_ids) == (("A", "B", "X"), (None, None, None))
+    assert (members.subscriptions, members.class_of) == ((("T", "U"), ()), (0, 0, 1))
+    assert {
+        f"{one.name}-{one.index}": (Past(past).name, holder)
+        for one, past, holder in zip(
+            state.resources.names,
+            state.resources.past.tolist(),
+            state.resources.holder.tolist(),
+            strict=True,
+        )
+    } == {
+        "T-0": ("OWNED", 0),
+        "T-1": ("RELEASED", NOBODY),
+        "T-2": ("OWNED", 1),
+        "T-3": ("OWNED", NOBODY),
+        "U-0": ("FIRST_GRANT", 1),
+        "U-1": ("NEVER_OWNED", NOBODY),
+        "gone-0": ("NEVER_OWNED", NOBODY),
+    }
+    assert resources_in(state, PairKind.TOLD) == ResourceSet({"T": [1], "gone": [0]})
+    assert state.pairs.member.tolist() == [0, 0]

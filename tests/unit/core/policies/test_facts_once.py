@@ -11,7 +11,8 @@ import pytest
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group import GroupSnapshot
 from coopgroup.core.model.resource_set import Int32Array
-from coopgroup.core.policies.facts import find_unclaimed, stopping_claims
+from coopgroup.core.policies.facts import claims_told, classify_unclaimed
+from coopgroup.core.policies.memory import PairKind, recall
 from coopgroup.core.policies.policy import Policy
 from coopgroup.policies import (
     DeferredPolicy,
@@ -22,9 +23,11 @@ from coopgroup.policies import (
     StagedRound,
     Warmup,
 )
+from tests.support.memory import resources_in
 from tests.support.warm_group import WarmGroup
 
 BOTH = ("orders", "payments")
+FACTS: list[Callable[..., object]] = [recall, claims_told, classify_unclaimed]
 WARM = Warmup()
 BUNDLED = Warmup(co_partition=[BOTH])
 
@@ -47,6 +50,10 @@ def calls(functions: list[Callable[..., object]], run: Callable[[], object]) -> 
     return dict(found)
 
 
+def each(count: int) -> dict[str, int]:
+    return {one.__name__: count for one in FACTS}
+
+
 def with_a_move_under_way(policy: Policy) -> WarmGroup:
     """Return a group that has been told to stop something, and knows of a loss and of warm-ups."""
     existing = ResourceSet(dict.fromkeys(BOTH, range(6)))
@@ -58,7 +65,7 @@ def with_a_move_under_way(policy: Policy) -> WarmGroup:
     group.round()
     group.add("c", topics=BOTH)
     assert group.state is not None
-    assert group.state.stopping.resources
+    assert resources_in(group.state, PairKind.TOLD)
     return group
 
 
@@ -70,8 +77,8 @@ def test_facts_of_a_group_are_found_once(
     groups: int,
 ) -> None:
     group = with_a_move_under_way(kind(warmup=warmup))
-    found = calls([find_unclaimed, stopping_claims, kind.offer, kind.stage], group.round)
-    assert found == {"find_unclaimed": groups, "stopping_claims": groups, "offer": 1, "stage": 1}
+    found = calls([*FACTS, kind.offer, kind.stage], group.round)
+    assert found == each(groups) | {"offer": 1, "stage": 1}
 
 
 @attrs.frozen
@@ -93,8 +100,8 @@ class Unaware:
 @pytest.mark.parametrize(("warmup", "groups"), [(WARM, 1), (BUNDLED, 2)])
 def test_facts_are_found_once_if_moves_are_taken_back(warmup: Warmup, groups: int) -> None:
     group = with_a_move_under_way(Unaware(warmup))
-    found = calls([find_unclaimed, stopping_claims, Unaware.offer, Unaware.stage], group.round)
-    assert found == {"find_unclaimed": groups, "stopping_claims": groups, "offer": 1, "stage": 1}
+    found = calls([*FACTS, Unaware.offer, Unaware.stage], group.round)
+    assert found == each(groups) | {"offer": 1, "stage": 1}
     assert group.members["c"].warmups, "its moves were taken back, and it warms up instead"
 
 
@@ -108,5 +115,4 @@ class Failing(SimplePolicy):
 def test_facts_of_a_refused_round_are_found_once() -> None:
     group = with_a_move_under_way(SimplePolicy(warmup=WARM))
     group.policy = Failing(warmup=WARM)
-    found = calls([find_unclaimed, stopping_claims], lambda: group.decide().refused)
-    assert found == {"find_unclaimed": 1, "stopping_claims": 1}
+    assert calls(FACTS, lambda: group.decide().refused) == each(1)

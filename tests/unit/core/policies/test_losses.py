@@ -8,7 +8,6 @@ from uuid import UUID
 import pytest
 
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.policies.facts import find_unclaimed
 from coopgroup.core.policies.losses import find_cases
 from coopgroup.core.policies.policy import RoundContext
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy
@@ -303,5 +302,5 @@ def test_loss_of_a_stranger_waits_for_what_members_know_of_losses(
     ]
     group = group_of({"T": range(5)}, *claims)
     context = RoundContext(leader_id="m0", generation=1, now_ms=1_000, state=None)
-    cases = find_cases(group, context, find_unclaimed(group, context), DELAY_MS)
+    cases = find_cases(group, context, DELAY_MS)
     assert [loss.deadline_ms for loss in cases.losses] == [1_000 + expected_ms]

@@ -100,9 +100,10 @@ def test_leader_when_it_bounces_slowly_disturbs_nobody(claims: bool) -> None:
     assert sorted(map(len, drill.owned().values())) == [2, 2, 2]
 
 
-def test_change_when_the_leader_is_of_an_earlier_release_is_seen_by_what_it_knows() -> None:
+def test_change_of_subscriptions_that_are_not_remembered_moves_nothing() -> None:
     drill = _six(DeferredPolicy())
-    drill.state = attrs.evolve(drill.memory, subscriptions=(), subscription_of=())
+    members = attrs.evolve(drill.memory.members, subscriptions=(), class_of=())
+    drill.state = attrs.evolve(drill.memory, members=members)
     drill.actors["C"].topics = ("T", "U")
     assert _revoked(drill.round(10)) == []
 

@@ -7,6 +7,7 @@ import pytest
 from coopgroup.assignors import RangeAssignor, StickyAssignor
 from coopgroup.core.model import GroupSnapshot
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
+from coopgroup.core.policies.memory import PairKind
 from coopgroup.core.policies.policy import Policy
 from coopgroup.errors import ConfigurationError
 from coopgroup.policies import (
@@ -17,6 +18,7 @@ from coopgroup.policies import (
     state_from_json,
     state_to_json,
 )
+from tests.support.memory import resources_in
 from tests.support.warm_group import WarmGroup, partitions
 
 DELAY_MS = 60_000
@@ -217,10 +219,11 @@ def test_state_with_warm_ups_survives_json() -> None:
     group.declines("b", *group.warmups()["b"][:1])
     state = group.round().state
     row = state_to_json(state)
-    assert {"warmups", "receivers", "refused"} <= row.keys()
+    assert resources_in(state, PairKind.WARMING)
+    assert resources_in(state, PairKind.REFUSED)
     assert state_from_json(row) == state
-    with pytest.raises(ConfigurationError, match=r"^state\.warmups\.since_ms: "):
-        state_from_json(row | {"warmups": row["warmups"] | {"since_ms": []}})
+    with pytest.raises(ConfigurationError, match=r"^state\.pairs\.since_ms: "):
+        state_from_json(row | {"pairs": row["pairs"] | {"since_ms": []}})
 
 
 # --- without the option -------------------------------------------------------------------------

@@ -9,11 +9,11 @@ import pytest
 from coopgroup.assignors import LagAwareAssignor, StickyAssignor
 from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.leader import Lags, RoundDecision, TopicMetadata, decide_round
-from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet
+from coopgroup.core.model import NOBODY, GroupSnapshot, MemberClaim, ResourceSet
 from coopgroup.core.model.resource_set import Int32Array
+from coopgroup.core.policies.memory import PairKind, Past
 from coopgroup.core.policies.policy import Policy
 from coopgroup.policies import (
-    Holdings,
     IncrementalPolicy,
     Offer,
     PolicyState,
@@ -22,6 +22,7 @@ from coopgroup.policies import (
     StagedRound,
     Warmup,
 )
+from tests.support.memory import planned_in, resources_in
 
 FOUR = ResourceSet({"T": range(4)})
 HOT = Lags.from_mapping({"T": {0: 50_000, 1: 50_000, 2: 10, 3: 10}})
@@ -59,8 +60,9 @@ class Obstinate:
             return attrs.evolve(staged, state=None)
         assert staged.state is not None
         mask = moved != target
-        promised = Holdings(resources=group.resources.take(mask), holder=moved[mask])
-        return attrs.evolve(staged, state=attrs.evolve(staged.state, promised=promised))
+        receiver = np.where(mask, moved, NOBODY).astype(np.int32)
+        rows = attrs.evolve(staged.state.resources, receiver=receiver, promised=mask)
+        return attrs.evolve(staged, state=attrs.evolve(staged.state, resources=rows))
 
     def _known(self, context: RoundContext) -> RoundContext:
         return attrs.evolve(context, warmth=None) if self.ignores else context
@@ -122,10 +124,12 @@ def test_move_of_a_user_that_is_taken_back_is_not_forgotten(
 ) -> None:
     policy = Obstinate(count=0, promises=promises, ignores=ignores)
     state = decided(policy, claim("a", 0, 1, 2, 3), claim("b")).state
-    assert state.receivers.resources == ResourceSet({"T": [1, 3]})
-    assert state.holdings.holder.tolist() == [0, 0, 0, 0]
-    assert (state.released, state.stopping.resources) == (ResourceSet(), ResourceSet())
-    assert not promises or state.planned == ResourceSet({"T": [1, 3]})
+    rows = state.resources
+    assert rows.receiver.tolist() == [NOBODY, 1, NOBODY, 1]
+    assert rows.holder.tolist() == [0, 0, 0, 0]
+    assert not (rows.past == Past.RELEASED).any()
+    assert not resources_in(state, PairKind.TOLD)
+    assert not promises or planned_in(state) == ResourceSet({"T": [1, 3]})
 
 
 def test_policy_that_ignores_warm_ups_moves_what_is_warm() -> None:

@@ -269,7 +269,7 @@ def test_leader_when_something_waits_does_not_look_and_begins_anew() -> None:
     lost = attrs.evolve(
         calm,
         losses=(Loss(owner="x", instance_id=None, deadline_ms=90_000),),
-        lost=attrs.evolve(calm.holdings, holder=np.zeros(3, dtype=np.int32)),
+        resources=attrs.evolve(calm.resources, loss=np.zeros(3, dtype=np.int32)),
     )
     assert checks(driven.change(policy_state=lost).wait(INTERVAL_MS)) == []
     assert next_check(driven.change(policy_state=calm)).watch.looks == ()

@@ -227,7 +227,7 @@ def test_round_when_anything_is_raised_moves_nothing(
     decision = led.answers()[0].decision
     ((_, message),) = decision.assignments
     assert decode_assignment(message).assigned == EXISTING
-    assert decision.state.members == ("a",)
+    assert decision.state.members.ids == ("a",)
 
 
 def test_round_when_reading_the_members_takes_too_long_is_answered_once(
