@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     )
     from coopgroup.core.policies.memory import (
         Loss,
+        PairKind,
+        Past,
         PolicyState,
         RememberedMembers,
         RememberedPairs,
@@ -67,6 +69,8 @@ __all__ = [
     "Loss",
     "MemberClaim",
     "Offer",
+    "PairKind",
+    "Past",
     "Policy",
     "PolicyState",
     "Ration",
@@ -131,6 +135,8 @@ if not TYPE_CHECKING:  # type checkers see only the imports above
             ),
             "coopgroup.core.policies.memory": (
                 "Loss",
+                "PairKind",
+                "Past",
                 "PolicyState",
                 "RememberedMembers",
                 "RememberedPairs",
