@@ -348,7 +348,7 @@ class NamedApplication(Application):
 
     def restart(self) -> None:
         """Start again what this process refused."""
-        for resource in tuple(self.memory.keys() | self.work.failed().keys()):
+        for resource in sorted(self.memory.keys() | self.work.failed().keys()):
             if self.work.restart(resource):
                 self.memory.pop(resource, None)
         self._refresh()
