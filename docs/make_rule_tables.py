@@ -15,6 +15,7 @@ TABLES: Final[dict[str, DecisionTable[Any]]] = {
     "Whether resources may move in this round: `MOVE_MODES`": tables.MOVE_MODES,
     "Who gets a resource: `RECEIVERS`": tables.RECEIVERS,
     "What happens to a resource: `RESOURCE_ACTIONS`": tables.RESOURCE_ACTIONS,
+    "Between rounds, whether a member is overloaded: `LAG_STEPS`": tables.LAG_STEPS,
 }
 
 
