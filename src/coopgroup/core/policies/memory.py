@@ -1,6 +1,6 @@
 """`PolicyState`: a leader's memory of the last round that it led.
 
-Most of it is three tables, in columns:
+Three tables, in columns, are most of this memory:
 
     members    the members of the round
     resources  what the round left of each resource
@@ -40,7 +40,7 @@ _SAME_ARRAY: Final = attrs.cmp_using(eq=np.array_equal)
 
 
 class Past(IntEnum):
-    """What a leader knows of a resource's owners."""
+    """The owners of a resource before this round, as far as a leader knows."""
 
     NEVER_OWNED = 0
     FIRST_GRANT = 1  # in the last round; the claims of the next round show whether it has an owner
@@ -49,7 +49,7 @@ class Past(IntEnum):
 
 
 class PairKind(IntEnum):
-    """What a leader knows of a resource and a member that does not keep it."""
+    """The relation of a resource and a member that does not keep it."""
 
     TOLD = 0  # the member must stop it
     WARMING = 1
@@ -80,7 +80,7 @@ class RememberedMembers:
 
 @frozen(kw_only=True)
 class RememberedResources:
-    """What a round left of its R resources. Members are positions in `RememberedMembers`.
+    """The R resources after a round. Members are positions in `RememberedMembers`.
 
     Attributes:
         names: the resources.
@@ -105,7 +105,7 @@ class RememberedResources:
 
     @classmethod
     def unknown(cls, names: ResourceSet) -> RememberedResources:
-        """Return the rows of resources of which nothing is known."""
+        """Return the rows of unknown resources."""
         nobody = np.full(len(names), NOBODY, dtype=np.int32)
         none = np.zeros(len(names), dtype=np.bool_)
         return cls(
@@ -131,7 +131,7 @@ class RememberedResources:
         return RememberedResources(names=self.names.take(mask), **columns)
 
     def over(self, other: RememberedResources) -> RememberedResources:
-        """Return the rows of both, and of a resource that both have, this one."""
+        """Return the rows of both. If both have a resource, this table's row counts."""
         if other.names <= self.names:
             return self
         names = self.names | other.names
@@ -395,7 +395,7 @@ class Recalled:
         group: the group.
         number_of: int32 (N + 1,): number in the group of each remembered member, `NOBODY` for
             absent ones. The last entry is `NOBODY`, so that `NOBODY` as an index stays `NOBODY`.
-        rows: what is remembered of the group's resources; members are positions in the memory.
+        rows: the remembered rows of the group's resources; members are positions in the memory.
         place_of: int64: position in the group of each remembered resource, `ABSENT` for others.
         holder: int32 (R,): number of each resource's last holder, `NOBODY` if it is absent.
         receiver: int32 (R,): number of the receiver of each unfinished move, likewise.
@@ -420,7 +420,7 @@ class Recalled:
         """Receivers of resources that an earlier round revoked to balance lags: int32 (R,).
 
         An exchange stays an exchange. With newer lags the assignor might give its first half to a
-        third member, and leave the two others with one resource too many and one too few.
+        third member. The two others would keep one resource too many and one too few.
         """
         return np.where(self.rows.promised, self.receiver, NOBODY).astype(np.int32)
 
