@@ -570,7 +570,7 @@ def follow_losses(
             lost=NO_HOLDINGS,
             wait_until_ms=None,
             joined=newcomers.any_but(()),
-            expired=False,
+            expired=bool(unclaimed.lost.any()),
         )
     cases = find_cases(group, context, unclaimed, delay_ms)
     dealt = newcomers.share_out(group, cases.orphaned)
