@@ -8,8 +8,8 @@ import pytest
 
 from coopgroup.assignors import LagAwareAssignor, StickyAssignor
 from coopgroup.core.assignors.base import Assignor
-from coopgroup.core.leader import Lags, RoundDecision, TopicMetadata, decide_round
-from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet
+from coopgroup.core.leader import Lags, RoundDecision, decide_round
+from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
 from coopgroup.core.model.resource_set import Int32Array
 from coopgroup.core.policies.policy import Policy
 from coopgroup.policies import (
@@ -84,8 +84,7 @@ def decided(
     state: PolicyState | None = None,
 ) -> RoundDecision:
     decision = decide_round(
-        claims,
-        TopicMetadata(resources=FOUR),
+        resolve_claims(claims, FOUR),
         HOT,
         assignor=StickyAssignor() if assignor is None else assignor,
         policy=policy,
