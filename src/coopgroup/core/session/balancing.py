@@ -5,8 +5,8 @@ leaves a `LagWatch` in the session. When a check is due, and the member leads a 
 session asks its host for it (`CheckLags`). The host looks up the lags and passes them to
 `check_lags`, where that delays nothing else. The result (`LagsChecked`) is an event.
 
-If lags were uneven for a long time, the check decides the round that would start now, with the
-same function as a real round, and throws it away. A round starts only if this one moves something.
+If lags were uneven for a long time, the check decides the round that would start now. It uses the
+function of a real round, and throws the plan away. A round starts only if this plan has moves.
 
 A failed or slow check counts for nothing. A result is void after another round, or after the member
 has stopped leading.
@@ -104,7 +104,7 @@ def watch_of(
         return None
     group, owner = decision.group, read_only(decision.plan.assigned.copy())
     owned = np.flatnonzero(owner != NOBODY).astype(np.int32)
-    # What members still have to stop is missing here: until they have, no check is due.
+    # Revoked claims are missing here: no check is due before members have given them up.
     return LagWatch(
         rule=rule,
         group=attrs.evolve(group, owner=owner, claim_members=owner[owned], claim_resources=owned),
@@ -166,7 +166,7 @@ def check_lags(
         seen = Lags(resources=group.resources, values=lasting, arrivals_per_s=arrivals)
         context = attrs.evolve(duty.context, lags=seen)
         after = decide_round(group, seen, assignor=assignor, policy=policy, context=context).state
-        # What moves now, or when its receiver is warm. The next round will report any error.
+        # A move starts now, or when its receiver is warm. The next round will report any error.
         moves = after.stopping.resources | after.promised.resources
         request = _request(group, loads, overloaded, moves) if moves else None
     return LagsChecked(number=duty.number, looks=looks, lags=figures, request=request)
