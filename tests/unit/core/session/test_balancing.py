@@ -195,6 +195,14 @@ def test_look_when_the_policy_fails_asks_for_nothing() -> None:
     assert look(watch, 500, 500, 0, 0, 0, 0, policy=Unwilling()).request is None
 
 
+def test_look_counts_the_moves_of_a_policy_that_chooses_them_itself() -> None:
+    """A user's policy may move whatever it likes in a round for balance."""
+    watch = attrs.evolve(TWO_HOT, looks=(("A", 5),))
+    request = look(watch, 500, 500, 10, 10, 10, 10, policy=SimplePolicy()).request
+    assert request is not None
+    assert len(request.resources) == 2
+
+
 # --- from round to round ------------------------------------------------------------------------
 
 
