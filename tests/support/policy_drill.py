@@ -17,11 +17,10 @@ from coopgroup.core.leader import (
     NO_LAGS,
     Lags,
     RoundDecision,
-    TopicMetadata,
     decide_round,
     member_assignments,
 )
-from coopgroup.core.model import MemberClaim, ResourceSet
+from coopgroup.core.model import MemberClaim, ResourceSet, resolve_claims
 from coopgroup.policies import DeferredPolicy, Policy, PolicyState, RoundContext
 from tests.support.groups import Indices, Told
 
@@ -144,9 +143,9 @@ class Drill:
             balance=balance,
             lags=None if self.lags is None else lags,
         )
+        claims = [self._claim(member_id, now_ms) for member_id in self.actors]
         self.decided = decide_round(
-            [self._claim(member_id, now_ms) for member_id in self.actors],
-            TopicMetadata(resources=ResourceSet(self.existing)),
+            resolve_claims(claims, ResourceSet(self.existing)),
             lags,
             assignor=self.assignor,
             policy=self.policy,

@@ -22,6 +22,7 @@ import click
 from coopgroup.cli.choices import parse_choice, row_of
 from coopgroup.cli.plan_input import Defaults, PlanLine, parse_line, read_line
 from coopgroup.core.leader import RoundDecision, decide_round, member_assignments
+from coopgroup.core.model import resolve_claims
 from coopgroup.core.policies.memory import state_to_json
 from coopgroup.core.policies.policy import Policy
 from coopgroup.errors import ConfigurationError, InvariantViolationError, said_by
@@ -114,9 +115,9 @@ def _answer(line: bytes, defaults: Defaults) -> tuple[bytes, bool, bool]:
         request = _read(line, defaults, echo)
     except ConfigurationError as error:
         return _line_bytes(echo | _refused_row(error)), True, False
+    known = request.metadata
     decided = decide_round(
-        request.claims,
-        request.metadata,
+        resolve_claims(request.claims, known.resources, known.racks, known.weights),
         request.lags,
         assignor=request.assignor,
         policy=request.policy,

@@ -53,9 +53,8 @@ def lead(
     """
     request, believed = believed_request(request, context)
     request = _of_known_topics(request, metadata.resources, context)
-    decided = decide_round(
-        request.claims, metadata, lags, assignor=assignor, policy=policy, context=context
-    )
+    group = resolve_claims(request.claims, metadata.resources, metadata.racks, metadata.weights)
+    decided = decide_round(group, lags, assignor=assignor, policy=policy, context=context)
     return _encoded(request, decided, context, metadata.resources, believed)
 
 

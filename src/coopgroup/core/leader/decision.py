@@ -1,4 +1,4 @@
-"""Decide a round on values: from claims to a checked plan.
+"""Decide a round on values: from a group to a checked plan.
 
 Assignor and policy may be a user's code. An error that they raise is a value here, and so is a plan
 that fails the safety check (`_Refusal`). In both cases the answer is the round that moves nothing,
@@ -17,7 +17,7 @@ from attrs import frozen
 
 from coopgroup.core.assignors.base import Placement
 from coopgroup.core.leader.limits import barred, misplaced, with_answer, with_holders
-from coopgroup.core.model import EMPTY, NOBODY, ResourceSet, plan_that_moves_nothing, resolve_claims
+from coopgroup.core.model import EMPTY, NOBODY, ResourceSet, plan_that_moves_nothing
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.built_in import EagerPolicy
@@ -31,11 +31,10 @@ from coopgroup.core.telemetry.records import RoundDecided, RoundRefused, Without
 from coopgroup.errors import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from coopgroup.core.assignors.base import Assignor
-    from coopgroup.core.leader.request import TopicMetadata
-    from coopgroup.core.model import GroupSnapshot, MemberClaim, Resource, RoundPlan
+    from coopgroup.core.model import GroupSnapshot, Resource, RoundPlan
     from coopgroup.core.model.lags import Lags
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
     from coopgroup.core.policies.policy import Offer, Policy, RoundContext, StagedRound
@@ -96,8 +95,7 @@ class _Decided:
 
 
 def decide_round(
-    claims: Sequence[MemberClaim],
-    metadata: TopicMetadata,
+    group: GroupSnapshot,
     lags: Lags,
     *,
     assignor: Assignor,
@@ -107,14 +105,12 @@ def decide_round(
     """Decide the owner of each resource after the round.
 
     Args:
-        claims: one per member, in any order, member ids distinct.
-        metadata: existing resources.
+        group: the group, claims resolved.
         lags: lags for assignors that need them.
         assignor: decides where.
         policy: decides when.
         context: circumstances of the round.
     """
-    group = resolve_claims(claims, metadata.resources, metadata.racks, metadata.weights)
     group, context = _with_facts(group, context)
     bundled = BundledRound.of(group, context, lags, policy)
     placed, reasons = group, dict[tuple[str, int], str]()

@@ -105,8 +105,9 @@ def lead_kafka_round(
     else:
         known = TopicMetadata(resources=_last_seen(context)) if metadata is None else metadata
         claims = known_claims(claims, known.resources, context.state)
+        group = resolve_claims(claims, known.resources, known.racks, known.weights)
         decided = decide_round(
-            claims, known, NO_LAGS, assignor=rules.assignor, policy=rules.policy, context=context
+            group, NO_LAGS, assignor=rules.assignor, policy=rules.policy, context=context
         )
     shares = decided.group.by_member(np.asarray(decided.plan.assigned))
     if protocol.is_eager:

@@ -62,6 +62,8 @@ class Lags:
             int64 (R,): 0 where unknown, and where a truncated log left a committed offset behind
             the end.
         """
+        if resources == self.resources:
+            return np.maximum(self.values, 0)
         lags = np.zeros(len(resources), dtype=np.int64)
         if not self.resources:
             return lags
@@ -82,6 +84,8 @@ class Lags:
         """
         if self.arrivals_per_s is None:
             return None
+        if resources == self.resources:
+            return np.maximum(self.arrivals_per_s, 0)
         arrivals = np.zeros(len(resources))
         positions = resources.positions(self.resources)
         known = positions >= 0

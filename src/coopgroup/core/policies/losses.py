@@ -565,7 +565,7 @@ def follow_losses(group: GroupSnapshot, context: RoundContext, delay_ms: int) ->
             number=np.full(len(group.resources), NOBODY, dtype=np.int32),
             wait_until_ms=None,
             joined=newcomers.any_but(()),
-            expired=False,
+            expired=bool(facts_of(group, context).unclaimed.lost.any()),
         )
     cases = find_cases(group, context, delay_ms)
     dealt = newcomers.share_out(group, cases.orphaned)

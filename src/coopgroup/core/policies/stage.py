@@ -147,7 +147,8 @@ def stage_round(
     facts, recalled = outlook.facts, outlook.facts.recalled
     keeps = may_keep(group)
     told = rightful_resources(group, facts.told) & keeps
-    begun = _begun(group, context, outlook, delays)
+    always_moves = not delays.loss_ms and balance is None
+    begun = always_moves or _begun(group, context, outlook)
     blind = context.state is None or context.state.blind
     waits = outlook.losses.wait_until_ms is not None
     restored_to = outlook.losses.restored_to
@@ -346,14 +347,12 @@ def _earliest(*times_ms: int | None) -> int | None:
     return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
 
 
-def _begun(group: GroupSnapshot, context: RoundContext, outlook: _Outlook, delays: Delays) -> bool:
+def _begun(group: GroupSnapshot, context: RoundContext, outlook: _Outlook) -> bool:
     """Return whether the group has changed permanently and has not reached the target since.
 
     A leader without memory learns of running moves from members that know of a pause between them.
     """
     state = context.state
-    if not delays.loss_ms:
-        return True
     if state is None:
         return any(member.rejoins_to_move for member in group.members)
     return (

@@ -3,9 +3,10 @@
 Theory of operation. A round with a `BalanceRule` in its policy and an assignor that reads lags
 leaves a `LagWatch` in the session. When a check is due, and the member leads a settled group, the
 session asks its host for it (`CheckLags`). The host looks up the lags and passes them to
-`check_lags`, where that delays nothing else. The result (`LagsChecked`) is an event. A round starts
-only if lags were uneven for a long time and the policy found useful moves in the assignor's present
-target.
+`check_lags`, where that delays nothing else. The result (`LagsChecked`) is an event.
+
+If lags were uneven for a long time, the check decides the round that would start now. It uses the
+function of a real round, and throws the plan away. A round starts only if this plan has moves.
 
 A failed or slow check counts for nothing. A result is void after another round, or after the member
 has stopped leading.
@@ -19,7 +20,7 @@ import attrs
 import numpy as np
 from attrs import frozen
 
-from coopgroup.core.assignors.base import Placement
+from coopgroup.core.leader import Lags, decide_round
 from coopgroup.core.leader.decision import read_only
 from coopgroup.core.member import MemberState
 from coopgroup.core.member.effects import Report
@@ -31,11 +32,9 @@ from coopgroup.core.policies.balance import (
     count_looks,
     is_at_rest,
     lag_loads,
-    lag_moves,
 )
-from coopgroup.core.policies.bundles import bundles_of
-from coopgroup.core.policies.safety import check_target
-from coopgroup.core.policies.warmth import warmup_of
+from coopgroup.core.policies.memory import PairKind
+from coopgroup.core.policies.policy import RoundContext
 from coopgroup.core.session.own_rounds import own_round_stands
 from coopgroup.core.session.state import LagWatch
 from coopgroup.core.telemetry.records import BalanceRequested
@@ -44,11 +43,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coopgroup.core.assignors.base import Assignor
-    from coopgroup.core.leader import Lags, RoundDecision
+    from coopgroup.core.leader import RoundDecision
     from coopgroup.core.model import GroupSnapshot, ResourceSet
     from coopgroup.core.model.group import Float64Array
-    from coopgroup.core.model.resource_set import BoolArray, Int64Array
-    from coopgroup.core.policies.policy import Policy, RoundContext
+    from coopgroup.core.model.resource_set import Int64Array
+    from coopgroup.core.policies.policy import Policy
     from coopgroup.core.session.state import Session
 
 
@@ -58,11 +57,13 @@ class CheckLags:
 
     Attributes:
         number: distinct number, returned by `check_lags`.
-        watch: the leader's memory.
+        watch: the leader's memory of checks.
+        context: circumstances of a round that would start now because of lags.
     """
 
     number: int
     watch: LagWatch
+    context: RoundContext
 
     @property
     def resources(self) -> ResourceSet:
@@ -102,14 +103,14 @@ def watch_of(
     rule = getattr(policy, "balance", None)
     if not isinstance(rule, BalanceRule) or not assignor.needs_lags:
         return None
-    group, assigned = decision.group, decision.plan.assigned
-    warmup = warmup_of(policy)
+    group, owner = decision.group, read_only(decision.plan.assigned.copy())
+    owned = np.flatnonzero(owner != NOBODY).astype(np.int32)
+    # Revoked claims are missing here: no check is due before members have given them up.
     return LagWatch(
         rule=rule,
-        group=group.view(owner=read_only(assigned.copy()), assignable=group.assignable),
+        group=attrs.evolve(group, owner=owner, claim_members=owner[owned], claim_resources=owned),
         asked=context.balance,
-        moved=not np.array_equal(group.owner, assigned),
-        co_partition=() if warmup is None else warmup.co_partition,
+        moved=not np.array_equal(group.owner, owner),
     )
 
 
@@ -139,13 +140,16 @@ def next_watch(before: LagWatch | None, after: LagWatch | None, now_ms: int) -> 
     return after
 
 
-def check_lags(duty: CheckLags, lags: Lags | None, *, assignor: Assignor) -> LagsChecked:
-    """Decide whether a round should start. Pure, and as slow as the assignor.
+def check_lags(
+    duty: CheckLags, lags: Lags | None, *, assignor: Assignor, policy: Policy
+) -> LagsChecked:
+    """Decide whether a round should start. Pure, and as slow as a round.
 
     Args:
         duty: the effect.
         lags: the result of the look-up; None if it failed, and the check counts for nothing.
         assignor: decides where.
+        policy: decides when.
     """
     watch = duty.watch
     if lags is None:
@@ -155,57 +159,32 @@ def check_lags(duty: CheckLags, lags: Lags | None, *, assignor: Assignor) -> Lag
     loads = lag_loads(group, group.owner, figures)
     looks = count_looks(rule, group.member_ids, loads, watch.looks)
     overloaded = [member for member, count in looks if count >= rule.looks]
-    arrivals = lags.aligned_arrivals(group.resources)
-    if arrivals is not None:
-        group = attrs.evolve(group, arrivals_per_s=read_only(arrivals))
-    # A short peak between two checks would be gone by the time of the round.
-    lasting = figures if watch.lags is None else np.minimum(figures, watch.lags)
-    moves = _moves_of(watch, group, lasting, assignor) if overloaded else None
-    request = None if moves is None else _request(group, loads, overloaded, moves)
+    request = None
+    if overloaded:
+        # A short peak between two checks would be gone by the time of the round.
+        lasting = figures if watch.lags is None else np.minimum(figures, watch.lags)
+        arrivals = lags.aligned_arrivals(group.resources)
+        seen = Lags(resources=group.resources, values=lasting, arrivals_per_s=arrivals)
+        context = attrs.evolve(duty.context, lags=seen)
+        after = decide_round(group, seen, assignor=assignor, policy=policy, context=context).state
+        # A move starts now, or when its receiver is warm. The next round will report any error.
+        rows, told = after.resources, after.pairs.are(PairKind.TOLD)
+        moving = rows.promised.copy()
+        moving[after.pairs.resource[told]] = True
+        moves = rows.names.take(moving)
+        request = _request(group, loads, overloaded, moves) if moves else None
     return LagsChecked(number=duty.number, looks=looks, lags=figures, request=request)
 
 
-def _moves_of(
-    watch: LagWatch, group: GroupSnapshot, lags: Int64Array, assignor: Assignor
-) -> BoolArray | None:
-    """Return the resources that would move now; those that belong together move together."""
-    bundles = bundles_of(group, watch.co_partition) if watch.co_partition else None
-    if bundles is None:
-        return _worthwhile_moves(group, watch.rule, read_only(lags), assignor)
-    summed = bundles.sum_of(lags).astype(np.int64)
-    moves = _worthwhile_moves(bundles.group, watch.rule, read_only(summed), assignor)
-    return None if moves is None else moves[bundles.bundle_of]
-
-
-def _worthwhile_moves(
-    group: GroupSnapshot, rule: BalanceRule, lags: Int64Array, assignor: Assignor
-) -> BoolArray | None:
-    """Return the resources that would move now, bool (R,); None if they are not worth a round.
-
-    Errors of a user's assignor are ignored here: the next round will report them.
-    """
-    try:
-        target = assignor.assign(group, lags)
-        if isinstance(target, Placement):  # what has no owner moves in no look
-            placed = target.target != NOBODY
-            group, target = replaced(group, assignable=group.assignable & placed), target.target
-        check_target(group, target)
-        candidates = (group.owner != NOBODY) & (target != NOBODY) & (group.owner != target)
-    except Exception:  # noqa: BLE001 -- a look costs nothing but itself
-        return None
-    moves: BoolArray = lag_moves(group, target, lags, candidates, rule) != NOBODY
-    return moves if moves.any() else None
-
-
 def _request(
-    group: GroupSnapshot, loads: Float64Array, overloaded: Sequence[str], moves: BoolArray
+    group: GroupSnapshot, loads: Float64Array, overloaded: Sequence[str], moves: ResourceSet
 ) -> BalanceRequested:
     load_of = dict(zip(group.member_ids, loads.tolist(), strict=True))
     return BalanceRequested(
         overloaded=tuple(overloaded),
         lags=tuple(round(load_of[member]) for member in overloaded),
         mean_lag=round(float(loads.mean())),
-        resources=group.resources.take(moves),
+        resources=moves,
     )
 
 
@@ -226,7 +205,7 @@ def due_check(session: Session, now_ms: int) -> tuple[Session, tuple[CheckLags, 
     watch, state = session.watch, session.policy_state
     if watch is None or state is None or due_ms is None or now_ms < due_ms:
         return session, ()
-    at_rest = is_at_rest(state, now_ms)
+    at_rest, member = is_at_rest(state, now_ms), session.member
     watch = attrs.evolve(
         watch,
         due_ms=now_ms + watch.rule.interval_ms,
@@ -234,7 +213,15 @@ def due_check(session: Session, now_ms: int) -> tuple[Session, tuple[CheckLags, 
         looks=watch.looks if at_rest else (),
     )
     session = replaced(session, watch=watch)
-    return session, (CheckLags(number=watch.number, watch=watch),) if at_rest else ()
+    context = RoundContext(
+        leader_id=member.member_id,
+        generation=member.generation,
+        now_ms=now_ms,
+        state=state,
+        balance=True,
+    )
+    duty = CheckLags(number=watch.number, watch=watch, context=context)
+    return session, (duty,) if at_rest else ()
 
 
 def with_result(

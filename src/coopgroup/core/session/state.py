@@ -44,10 +44,9 @@ class LagWatch:
 
     Attributes:
         rule: rule of the policy.
-        group: the group after the last round; its owners are the present owners.
+        group: the group after the last round: each member claims what it was assigned.
         asked: whether that round was started because lags were uneven.
         moved: whether any resource changed its owner in it.
-        co_partition: topics whose partitions belong together, of the policy's option `warmup`.
         looks: (member id, consecutive checks in which it was overloaded) of members with a count.
         lags: lags of the group's resources at the last check, int64 (R,); None before the first.
         due_ms: time of the next check.
@@ -58,7 +57,6 @@ class LagWatch:
     group: GroupSnapshot
     asked: bool
     moved: bool
-    co_partition: tuple[tuple[str, ...], ...] = ()
     looks: tuple[tuple[str, int], ...] = ()
     lags: Int64Array | None = None
     due_ms: int = 0

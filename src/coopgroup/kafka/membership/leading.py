@@ -268,7 +268,9 @@ class LagWatcher:
             if now_s() > until_s or not self.leader.turn.acquire(blocking=False):
                 return
             try:
-                checked = check_lags(duty, lags, assignor=self.leader.assignor)
+                checked = check_lags(
+                    duty, lags, assignor=self.leader.assignor, policy=self.leader.policy
+                )
             finally:
                 self.leader.turn.release()
         except BaseException as error:  # noqa: BLE001 -- SystemExit, too, would go unnoticed

@@ -510,9 +510,10 @@ class Process:
 
     def _check_lags(self, duty: CheckLags) -> None:
         """Duty 4: check the lags now, and deliver the result a while later."""
-        world, span = self.world, self.run_settings.lead_ms
+        world, settings = self.world, self.run_settings
         lags = self.application.load.lags(duty.resources, world.now_ms)
-        checked = check_lags(duty, lags, assignor=self.run_settings.assignor)
+        checked = check_lags(duty, lags, assignor=settings.assignor, policy=settings.policy)
+        span = settings.lead_ms
         self.later(world.dice("leader").randint(span.low, span.high), self.give, checked)
 
     def _check_round(self, decided: RoundDecided) -> None:

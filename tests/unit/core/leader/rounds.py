@@ -17,7 +17,7 @@ from coopgroup.core.leader import (
     lead,
     read_members,
 )
-from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, RoundPlan
+from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, RoundPlan, resolve_claims
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
 from coopgroup.core.policies.built_in import SimplePolicy
@@ -165,8 +165,7 @@ def decided_by(
 ) -> RoundDecision:
     """Decide a round of `a`, which owns two of four partitions, and the new member `b`."""
     return decide_round(
-        claims,
-        metadata,
+        resolve_claims(claims, metadata.resources, metadata.racks, metadata.weights),
         lags,
         assignor=assignor or StickyAssignor(),
         policy=policy or SimplePolicy(),

@@ -2,7 +2,12 @@
 
 from typing import Any
 
+import numpy as np
+import pytest
+
 from coopgroup.assignors import LagAwareAssignor
+from coopgroup.core.model import GroupSnapshot
+from coopgroup.core.model.resource_set import Int32Array, Int64Array
 from coopgroup.policies import IncrementalPolicy
 from tests.support.memory import planned_in
 from tests.support.policy_drill import Drill, steady
@@ -110,3 +115,31 @@ def test_balance_when_a_member_joined_gives_it_its_share_first() -> None:
     assert _revoked(told) == 1
     drill.round(5_010)
     assert len(drill.owned()["E"]) == 1
+
+
+class _Exchanging:
+    """Wants two exchanges: of a hot partition for a cold one, and of two cold ones."""
+
+    name = "exchanging"
+    needs_lags = True
+
+    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+        return np.array([1, 0, 0, 1, 3, 2, 2, 3], dtype=np.int32)
+
+
+@pytest.mark.parametrize("delay_ms", [0, 60_000])
+def test_balance_makes_only_moves_that_are_worth_it(delay_ms: int) -> None:
+    drill = _hot(scheduled_rebalance_timeout_ms=delay_ms, max_moves_per_round=8)
+    drill.assignor = _Exchanging()
+    assert _revoked(drill.round(5_000, balance=True)) == 2
+    assert steady(drill.round(5_010))
+    assert drill.owned() == {"A": [1, 2], "B": [0, 3], "C": [4, 5], "D": [6, 7]}
+
+
+def test_balance_when_losses_never_wait_moves_only_after_a_lasting_change() -> None:
+    """The target of an assignor that reads lags is another one in every round."""
+    drill = _hot(scheduled_rebalance_timeout_ms=0)
+    assert _revoked(drill.round(5_000)) == 0
+    told = drill.leave("D").round(5_010)
+    assert _revoked(told) == 1
+    assert {6, 7} <= {one for has in drill.owned().values() for one in has}

@@ -8,8 +8,14 @@ import pytest
 
 from coopgroup.assignors import LagAwareAssignor, StickyAssignor
 from coopgroup.core.assignors.base import Assignor
-from coopgroup.core.leader import Lags, RoundDecision, TopicMetadata, decide_round
-from coopgroup.core.model import NOBODY, GroupSnapshot, MemberClaim, ResourceSet
+from coopgroup.core.leader import Lags, RoundDecision, decide_round
+from coopgroup.core.model import (
+    NOBODY,
+    GroupSnapshot,
+    MemberClaim,
+    ResourceSet,
+    resolve_claims,
+)
 from coopgroup.core.model.resource_set import Int32Array
 from coopgroup.core.policies.memory import PairKind, Past
 from coopgroup.core.policies.policy import Policy
@@ -86,8 +92,7 @@ def decided(
     state: PolicyState | None = None,
 ) -> RoundDecision:
     decision = decide_round(
-        claims,
-        TopicMetadata(resources=FOUR),
+        resolve_claims(claims, FOUR),
         HOT,
         assignor=StickyAssignor() if assignor is None else assignor,
         policy=policy,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 import pytest
+from attrs import frozen
 
 from coopgroup.assignors import LagAwareAssignor, StickyAssignor
 from coopgroup.core.assignors.base import Assignor
@@ -23,10 +24,19 @@ from coopgroup.core.session import (
     session_deadline_ms,
 )
 from coopgroup.core.session.balancing import next_watch
-from coopgroup.policies import IncrementalPolicy, Loss, Policy, SimplePolicy
+from coopgroup.policies import (
+    IncrementalPolicy,
+    Loss,
+    Offer,
+    Policy,
+    RoundContext,
+    SimplePolicy,
+    StagedRound,
+    Warmup,
+)
 from coopgroup.telemetry import BalanceRequested
 from tests.support.driven_session import THREE, DrivenSession
-from tests.support.groups import claim, group_of
+from tests.support.groups import at_rest, claim, group_of
 from tests.support.members import joining
 
 NOW_MS = 10_000
@@ -43,10 +53,16 @@ ASSIGNOR = LagAwareAssignor()
 REQUEST = BalanceRequested(overloaded=("m",), lags=(900,), mean_lag=300)
 
 
-def look(watch: LagWatch, *lags: int, assignor: Assignor = ASSIGNOR) -> LagsChecked:
+def duty_of(watch: LagWatch) -> CheckLags:
+    return CheckLags(number=7, watch=watch, context=at_rest(watch.group))
+
+
+def look(
+    watch: LagWatch, *lags: int, assignor: Assignor = ASSIGNOR, policy: Policy = POLICY
+) -> LagsChecked:
     """Check the lags of T's partitions."""
     figures = Lags.from_mapping({"T": dict(enumerate(lags))})
-    return check_lags(CheckLags(number=7, watch=watch), figures, assignor=assignor)
+    return check_lags(duty_of(watch), figures, assignor=assignor, policy=policy)
 
 
 def watched(**owned: Sequence[int]) -> LagWatch:
@@ -70,9 +86,11 @@ def test_look_when_lags_are_uneven_for_the_first_time_only_counts() -> None:
     assert checked.lags.tolist() == [500, 500, 10, 10, 10, 10]
 
 
-def test_look_when_it_has_lasted_asks_for_a_round_and_says_why() -> None:
+@pytest.mark.parametrize("delay_ms", [0, 60_000])
+def test_look_when_it_has_lasted_asks_for_a_round_and_says_why(delay_ms: int) -> None:
     watch = attrs.evolve(TWO_HOT, looks=(("A", 2),))
-    checked = look(watch, 500, 500, 10, 20, 30, 30)
+    policy = attrs.evolve(POLICY, scheduled_rebalance_timeout_ms=delay_ms)
+    checked = look(watch, 500, 500, 10, 20, 30, 30, policy=policy)
     assert checked.looks == (("A", 3),)
     request = checked.request
     assert request is not None
@@ -109,9 +127,26 @@ def test_look_when_what_lags_did_not_lag_before_asks_for_nothing() -> None:
 
 def test_look_when_no_lags_are_known_counts_for_nothing() -> None:
     watch = attrs.evolve(TWO_HOT, looks=(("A", 1),), lags=np.arange(6))
-    checked = check_lags(CheckLags(number=3, watch=watch), None, assignor=ASSIGNOR)
-    assert (checked.number, checked.looks, checked.request) == (3, (("A", 1),), None)
+    checked = check_lags(duty_of(watch), None, assignor=ASSIGNOR, policy=POLICY)
+    assert (checked.number, checked.looks, checked.request) == (7, (("A", 1),), None)
     assert checked.lags is watch.lags
+
+
+def test_look_counts_moves_that_wait_for_a_warm_receiver_and_all_parts_of_bundles() -> None:
+    """The look is a round: it knows warm-ups and bundles."""
+    both = {"A": [0, 1], "B": [2, 3], "C": [4, 5]}
+    claims = [
+        claim(member, {"T": has, "U": has}, topics=("T", "U"), warm=ResourceSet())
+        for member, has in both.items()
+    ]
+    group = group_of({"T": range(6), "U": range(6)}, *claims)
+    watch = attrs.evolve(TWO_HOT, group=group, looks=(("A", 2),))
+    policy = attrs.evolve(POLICY, warmup=Warmup(co_partition=[("T", "U")]))
+    request = look(watch, 500, 500, 10, 20, 30, 30, policy=policy).request
+    assert request is not None
+    moves = request.resources.to_dict()
+    assert moves["T"] == moves["U"]
+    assert len(moves["T"]) == 2
 
 
 class Broken:
@@ -138,6 +173,34 @@ def test_look_when_the_assignor_fails_asks_for_nothing(answer: Int32Array | None
     group.owner.flags.writeable = False
     watch = attrs.evolve(TWO_HOT, looks=(("A", 5),))
     assert look(watch, 500, 500, 0, 0, 0, 0, assignor=Broken(answer)).request is None
+
+
+@frozen
+class Unwilling:
+    """A user's policy that fails in each round."""
+
+    name = "unwilling"
+
+    def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
+        raise ValueError("no")
+
+    def stage(
+        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
+    ) -> StagedRound:
+        raise NotImplementedError
+
+
+def test_look_when_the_policy_fails_asks_for_nothing() -> None:
+    watch = attrs.evolve(TWO_HOT, looks=(("A", 5),))
+    assert look(watch, 500, 500, 0, 0, 0, 0, policy=Unwilling()).request is None
+
+
+def test_look_counts_the_moves_of_a_policy_that_chooses_them_itself() -> None:
+    """A user's policy may move whatever it likes in a round for balance."""
+    watch = attrs.evolve(TWO_HOT, looks=(("A", 5),))
+    request = look(watch, 500, 500, 10, 10, 10, 10, policy=SimplePolicy()).request
+    assert request is not None
+    assert len(request.resources) == 2
 
 
 # --- from round to round ------------------------------------------------------------------------
@@ -211,6 +274,8 @@ def test_leader_looks_once_an_interval() -> None:
     assert checks(driven.wait(INTERVAL_MS - 1)) == []
     (duty,) = checks(driven.wait(1))
     assert duty.resources == THREE
+    assert duty.watch.group.claimed().all(), "also what this round granted"
+    assert (duty.context.balance, duty.context.state) == (True, driven.session.policy_state)
     assert checks(driven.give(Woken())) == []
     assert len(checks(driven.wait(INTERVAL_MS))) == 1
 

@@ -42,7 +42,7 @@ from coopgroup.protocol import Subscription, decode_assignment, encode_subscript
 from coopgroup.telemetry import RoundRefused
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
-from tests.support.groups import claim, group_of
+from tests.support.groups import at_rest, claim, group_of
 from tests.unit.kafka.one_member_group import fail
 
 EXISTING = ResourceSet({"orders": [0, 1]})
@@ -476,7 +476,7 @@ UNEVEN = Lags.from_mapping({"T": {0: 500, 1: 500}})
 
 def duty(number: int = 1) -> CheckLags:
     watch = LagWatch(rule=RULE, group=GROUP, asked=False, moved=False)
-    return CheckLags(number=number, watch=watch)
+    return CheckLags(number=number, watch=watch, context=at_rest(GROUP))
 
 
 @define
@@ -504,7 +504,7 @@ class Watched:
         )
         leader = RoundLeader(
             assignor=LagAwareAssignor(),
-            policy=unused,
+            policy=IncrementalPolicy(lag_check_interval_ms=1_000, lag_imbalance_min=10),
             lookup=cast("Any", SimpleNamespace(lags=self._lags)),
             timeout_ms=self.timeout_ms,
             post=unused,
