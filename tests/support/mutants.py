@@ -119,6 +119,8 @@ MUTANTS: Final = (
            "generation=turn.member.generation,", "generation=turn.member.generation - 1,"),
     Mutant("the oldest offset wins", "member.commits:_newest",
            "for each in commits.queue for", "for each in reversed(list(commits.queue)) for"),
+    Mutant("the deadline of a commit never comes", "member.commits:time_out",
+           "if now_ms < due_at_ms:", "if True:"),
     Mutant("gives up before the commits have ended", "member.revocation:give_up_stopped",
            "stopped - ResourceSet.from_pairs(awaited_of(member.commits))",
            "stopped"),
