@@ -123,7 +123,7 @@ def offered_owner(group: GroupSnapshot, stopping: BoolArray) -> Int32Array:
 # --- unclaimed resources --------------------------------------------------------------------------
 # Every policy needs two answers about an unclaimed resource:
 #
-# 1. Why is it unclaimed? The table `CAUSES` says so.
+# 1. Why is it unclaimed? The table `CAUSES` decides.
 # 2. Can a member with an unreadable subscription own it? Then it is withheld for one round.
 #
 # A leader that led the last round knows from its state which resources were ever owned. A leader
@@ -159,8 +159,7 @@ def classify_unclaimed(
 def facts_of(group: GroupSnapshot, context: RoundContext) -> RoundFacts:
     """Return the leader's facts.
 
-    They are found here if the leader asks for the first time, or if a policy that wraps another one
-    passes it another group or another memory.
+    They are found anew if a policy that wraps another one passes it another group or memory.
 
     Args:
         group: the group with K claims.
@@ -242,9 +241,10 @@ def remember_round(
         [Past.NEVER_OWNED, Past.RELEASED, Past.OWNED, Past.FIRST_GRANT],
         Past.NEVER_OWNED,
     )
-    holder = assigned
+    holder = assigned.copy()  # the plan of a user's policy may be an array that it changes later
     if restored_to is not None:
-        holder = np.where(homeless & unclaimed.withheld, restored_to, assigned).astype(np.int32)
+        kept = homeless & unclaimed.withheld
+        holder[kept] = restored_to[kept]
     stops = revoked_claims(group, assigned)
     return PolicyState(
         generation=context.generation,

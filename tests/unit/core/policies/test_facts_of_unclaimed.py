@@ -114,6 +114,14 @@ def test_kinds_when_every_state_is_tried_are_exactly_one() -> None:
         assert not found.withheld.any()
 
 
+def test_memory_keeps_no_array_that_a_policy_may_change() -> None:
+    group = group_of({"T": [0, 1]}, claim("A"))
+    context, assigned = _context(None), np.array([0, NOBODY], dtype=np.int32)
+    state = remember_round(group, context, find_unclaimed(group, context), assigned)
+    assigned[:] = NOBODY
+    assert state.resources.holder.tolist() == [0, NOBODY]
+
+
 def test_memory_when_a_round_ends_holds_what_the_next_one_needs() -> None:
     group = group_of(
         {"T": range(4), "U": [0, 1]},
