@@ -29,16 +29,23 @@ import numpy as np
 from attrs import frozen
 
 from coopgroup.core.model import NOBODY
-from coopgroup.core.model.group import ReplicaRacks
+from coopgroup.core.model.group import NO_PAIRS, ReplicaRacks
 from coopgroup.core.model.lags import Lags
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.positions import ABSENT
+from coopgroup.core.model.resource_set import distinct
 from coopgroup.core.policies.facts import (
     facts_of,
     remember_round,
     rightful_resources,
 )
-from coopgroup.core.policies.memory import PairKind, Past, RememberedPairs, RememberedResources
+from coopgroup.core.policies.memory import (
+    NO_REMEMBERED_PAIRS,
+    PairKind,
+    Past,
+    RememberedPairs,
+    RememberedResources,
+)
 from coopgroup.core.policies.warmth import warmup_of
 
 if TYPE_CHECKING:
@@ -118,7 +125,7 @@ class Bundles:
         """Return the group in which each bundle is one resource."""
         whole = self.whole
         owner = self.one_of(whole.owner)
-        claims = np.unique(self.claim_keys)
+        claims = distinct(np.sort(self.claim_keys, kind="stable"))  # merges a run of each topic
         warm_members, warm_resources = self._warm_pairs(owner)
         is_first = np.zeros(len(whole.resources), dtype=np.bool_)
         is_first[self.first] = True
@@ -238,6 +245,8 @@ class Bundles:
         A member is warm for a bundle if no part is cold for it.
         """
         whole, members = self.whole, len(self.whole.members)
+        if not whole.warm_resources.size:
+            return NO_PAIRS, NO_PAIRS
         held = np.flatnonzero(whole.owner != NOBODY)
         keys = np.concatenate(
             [
@@ -392,6 +401,8 @@ def _bundled_told(
 ) -> RememberedPairs:
     """Return the claims to bundles that an earlier round revoked: all claims to their parts."""
     facts = facts_of(bundles.whole, context)
+    if not facts.told.any():
+        return NO_REMEMBERED_PAIRS
     keys, counts = np.unique(bundles.claim_keys, return_counts=True)
     told_keys, told_counts = np.unique(bundles.claim_keys[facts.told], return_counts=True)
     whole = told_counts == counts[keys.searchsorted(told_keys)]

@@ -239,7 +239,7 @@ _PAIR_COLUMNS: Final = ("kind", "resource", "member", "since_ms")
 NO_MEMBERS: Final = RememberedMembers()
 NO_RESOURCES: Final = RememberedResources.unknown(EMPTY)
 _NO_NUMBERS: Final = np.zeros(0, dtype=np.int32)
-NO_PAIRS: Final = RememberedPairs.of(PairKind.TOLD, _NO_NUMBERS, _NO_NUMBERS)
+NO_REMEMBERED_PAIRS: Final = RememberedPairs.of(PairKind.TOLD, _NO_NUMBERS, _NO_NUMBERS)
 
 
 @frozen(kw_only=True)
@@ -338,7 +338,7 @@ class PolicyState:
     generation: int
     members: RememberedMembers = NO_MEMBERS
     resources: RememberedResources = NO_RESOURCES
-    pairs: RememberedPairs = NO_PAIRS
+    pairs: RememberedPairs = NO_REMEMBERED_PAIRS
     losses: tuple[Loss, ...] = ()
     silent: tuple[str, ...] = ()
     moves_due_ms: int | None = None
@@ -460,7 +460,7 @@ def recall(group: GroupSnapshot, state: PolicyState | None) -> Recalled:
         else group.resources.positions(remembered.names),
         holder=number_of[rows.holder],
         receiver=number_of[rows.receiver],
-        pairs=NO_PAIRS if state is None else state.pairs,
+        pairs=NO_REMEMBERED_PAIRS if state is None else state.pairs,
     )
 
 

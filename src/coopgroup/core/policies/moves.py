@@ -69,17 +69,13 @@ def _subscriptions_changed(group: GroupSnapshot, state: PolicyState) -> bool:
     if not members.subscriptions:
         return False  # written by a user's policy, which need not fill in all fields
     before = dict(zip(members.ids, members.class_of, strict=True))
-    known = set(members.subscriptions)
-    for member, number in zip(group.members, group.class_of.tolist(), strict=True):
-        topics = group.subscriptions[number]
-        if not member.readable:
-            continue
-        if member.member_id in before:
-            if members.subscriptions[before[member.member_id]] != topics:
-                return True
-        elif topics not in known:
-            return True
-    return False
+    place_of = {names: place for place, names in enumerate(members.subscriptions)}
+    classes = [place_of.get(names) for names in group.subscriptions]
+    return any(
+        classes[number] is None or before.get(member.member_id, classes[number]) != classes[number]
+        for member, number in zip(group.members, group.class_of.tolist(), strict=True)
+        if member.readable
+    )
 
 
 def _strangers_own(group: GroupSnapshot, state: PolicyState) -> bool:
