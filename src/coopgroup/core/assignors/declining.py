@@ -19,13 +19,13 @@ from attrs import frozen
 
 from coopgroup.core.assignors.base import Assignor, Placement
 from coopgroup.core.model import NOBODY, GroupSnapshot, Resource
+from coopgroup.core.model.pairs import holds, keys_of_sets, pair_keys
 from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
 
 
-def refusals(group: GroupSnapshot) -> BoolArray | None:
-    """Return which member declines which resource: bool (M, R), None if no member does."""
-    declined = [member.declined for member in group.members]
-    return np.array([group.mask_of(one) for one in declined]) if any(declined) else None
+def refusals(group: GroupSnapshot) -> Int64Array:
+    """Return the pairs of a resource and a member that declines it, ascending."""
+    return keys_of_sets(group, [member.declined for member in group.members])
 
 
 @frozen
@@ -62,7 +62,7 @@ class Passing:
         """Place every assignable resource that has a subscriber, see `Assignor.assign`."""
         placed = self.chosen.assign(group, lags)
         declined = refusals(group)
-        if declined is None:
+        if not declined.size:
             return placed
         chosen = placed.target if isinstance(placed, Placement) else placed
         if not _names_members(group, chosen):
@@ -73,10 +73,12 @@ class Passing:
             no_room.update({(name, index): why for (name, index), why in placed.no_room.items()})
         members = np.arange(len(group.members), dtype=np.int32)
         held = (target != NOBODY).nonzero()[0]
-        for number in held[declined[target[held], held]].tolist():
+        for number in held[holds(declined, pair_keys(group, held, target[held]))].tolist():
             every = np.full(members.size, number, dtype=np.int32)
-            subscribers = members[group.subscribes(members, every)]
-            takers = subscribers[~declined[subscribers, number]]
+            takers = members[
+                group.subscribes(members, every)
+                & ~holds(declined, pair_keys(group, every, members))
+            ]
             target[number] = NOBODY
             if self.has_limits:  # only the assignor knows which other member has room
                 no_room[_named(group, number)] = "the member chosen declines it"

@@ -153,7 +153,7 @@ class _Search:
         resources: dict[int, ResourceToPlace] = {}
         fitting: dict[int, list[int]] = {}
         declines: dict[int, int] = {}
-        declined = refusals(group)
+        declined = set(refusals(group).tolist())
         for pool in subscriber_pools(group):
             subscribers = [(number, group.members[number]) for number in pool.subscribers.tolist()]
             for number in pool.resources.tolist():
@@ -161,9 +161,8 @@ class _Search:
                 name, index = pairs[number]
                 resource = resources[number] = ResourceToPlace(name, index, weight)
                 fits = [at for at, one in subscribers if assignor.fits(one, resource)]
-                fitting[number] = [
-                    at for at in fits if declined is None or not declined[at, number]
-                ]
+                first = number * len(group.members)
+                fitting[number] = [at for at in fits if first + at not in declined]
                 declines[number] = len(fits) - len(fitting[number])
         limits = [
             # a member that leaves may have told nothing about itself

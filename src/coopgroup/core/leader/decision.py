@@ -18,6 +18,7 @@ from attrs import frozen
 from coopgroup.core.assignors.base import Placement
 from coopgroup.core.leader.limits import barred, misplaced, with_answer, with_holders
 from coopgroup.core.model import EMPTY, NOBODY, ResourceSet, plan_that_moves_nothing
+from coopgroup.core.model.pairs import NO_KEYS
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.built_in import EagerPolicy
@@ -174,7 +175,7 @@ def _decided(
     """Ask policy, assignor, and policy again. Their errors are problems of the round."""
     whom = f"assignor {assignor.name}"
     try:
-        unfit = None if warmup_of(policy) is None else barred(group, assignor)
+        unfit = NO_KEYS if warmup_of(policy) is None else barred(group, assignor)
         whom = f"policy {policy.name}"
         context = attrs.evolve(
             context,

@@ -21,11 +21,12 @@ import numpy as np
 
 from coopgroup.core.assignors.declining import refusals
 from coopgroup.core.model import NOBODY
+from coopgroup.core.model.pairs import NO_KEYS, holds, pair_keys
 
 if TYPE_CHECKING:
     from coopgroup.core.assignors.base import Assignor
     from coopgroup.core.model import GroupSnapshot, RoundPlan
-    from coopgroup.core.model.resource_set import BoolArray, Int32Array
+    from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
     from coopgroup.core.policies.memory import PolicyState
 
 
@@ -42,26 +43,26 @@ def misplaced(
     """
     declined = refusals(group)
     has_limits = getattr(assignor, "has_limits", False)
-    if not has_limits and declined is None:
+    if not has_limits and not declined.size:
         return np.zeros(answer.size, dtype=np.bool_)
     moved: BoolArray = (assigned != NOBODY) & (answer != NOBODY) & (assigned != answer)
     moved &= ~group.claimed()
-    if not has_limits and declined is not None:
-        moved &= declined[assigned, np.arange(answer.size)]
+    if not has_limits:
+        place = np.flatnonzero(moved)
+        moved[place] = holds(declined, pair_keys(group, place, assigned[place]))
     return moved
 
 
-def barred(group: GroupSnapshot, assignor: Assignor) -> BoolArray | None:
-    """Return which member could not start which resource: bool (M, R).
+def barred(group: GroupSnapshot, assignor: Assignor) -> Int64Array:
+    """Return the pairs of a resource and a member that could not start it, ascending.
 
-    None if each could, or if no member takes part in warm-ups.
+    They matter for warm-ups only; there are none if no member takes part in them.
     """
     if not any(member.warms for member in group.members):
-        return None
+        return NO_KEYS
     misfits = getattr(assignor, "misfits", None)
-    found = [refusals(group), None if misfits is None else misfits(group)]
-    masks = [mask for mask in found if mask is not None]
-    return np.logical_or.reduce(masks) if masks else None
+    unfit = None if misfits is None else misfits(group)
+    return np.union1d(refusals(group), NO_KEYS if unfit is None else np.flatnonzero(unfit.T))
 
 
 def with_answer(plan: RoundPlan, answer: Int32Array, misplaced: BoolArray) -> RoundPlan:

@@ -18,6 +18,7 @@ import attrs
 import numpy as np
 
 from coopgroup.core.model import NOBODY
+from coopgroup.core.model.pairs import holds, pair_keys
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.memory import (
@@ -28,8 +29,6 @@ from coopgroup.core.policies.memory import (
     RememberedMembers,
     RememberedPairs,
     RememberedResources,
-    holds,
-    pair_keys,
     recall,
 )
 from coopgroup.core.policies.policy import RoundFacts, Unclaimed

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from attrs import field, frozen
 
 from coopgroup.core.model import EMPTY, NOBODY, ResourceSet
+from coopgroup.core.model.pairs import pair_keys
 from coopgroup.core.model.positions import ABSENT
 from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
 from coopgroup.errors import ConfigurationError
@@ -359,27 +360,6 @@ class PolicyState:
         The leader looks at them in every step.
         """
         return tuple((given, one) for given in self.given for one in given.revoked)
-
-
-# --- pairs of a resource and a member -------------------------------------------------------------
-# A pair is an integer, `resource * M + member` in a group of M members. So pairs ascend by
-# (resource, member), and sets of pairs are ascending arrays.
-
-
-def pair_keys(
-    group: GroupSnapshot, resources: npt.NDArray[np.integer], members: npt.NDArray[np.integer]
-) -> Int64Array:
-    """Return the key of each pair, in the given order: int64 (K,)."""
-    keys: Int64Array = resources.astype(np.int64) * len(group.members) + members
-    return keys
-
-
-def holds(keys: Int64Array, wanted: Int64Array) -> BoolArray:
-    """Return which of the wanted keys are in the ascending `keys`."""
-    if not keys.size:
-        return np.zeros(wanted.size, dtype=np.bool_)
-    found: BoolArray = keys[np.minimum(keys.searchsorted(wanted), keys.size - 1)] == wanted
-    return found
 
 
 # --- as arrays of a group ------------------------------------------------------------------------

@@ -16,8 +16,8 @@ import numpy as np
 from attrs import define, frozen
 
 from coopgroup.core.model import NOBODY
-from coopgroup.core.policies.memory import holds
-from coopgroup.core.policies.warmth import keys_of, members_of, resources_of
+from coopgroup.core.model.pairs import holds, members_of, resources_of
+from coopgroup.core.policies.warmth import keys_of
 
 if TYPE_CHECKING:
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
@@ -112,9 +112,9 @@ class Standbys:
         """
         group = self.warmth.group
         missing = self._missing(kept)
-        taken = set(kept.tolist()) | set(self.refused.tolist())
+        taken = {*kept.tolist(), *self.refused.tolist(), *self.warmth.barred.tolist()}
         loads = np.bincount(members_of(group, kept), minlength=len(group.members)).tolist()
-        able, barred = _able_by_name(self.warmth), self.warmth.barred
+        able = _able_by_name(self.warmth)
         names = group.resources.name_numbers
         places = [(member.rack, member.host) for member in group.members]
         added: list[int] = []
@@ -129,7 +129,6 @@ class Standbys:
                     for member in open_
                     if member in able[names[resource]]
                     and member not in (owner, receiver)
-                    and not (barred is not None and barred[member, resource])
                     and resource * len(group.members) + member not in taken
                 ]
                 if not candidates:
@@ -153,9 +152,7 @@ class Standbys:
         other: BoolArray = (self.assigned[resources] != members) & (
             self.receiver[resources] != members
         )
-        if self.warmth.barred is not None:
-            other &= ~self.warmth.barred[members, resources]
-        return keys[other]
+        return keys[other & ~holds(self.warmth.barred, keys)]
 
     def _nearness(self, keys: Int64Array) -> Int64Array:
         """Return how near each pair's member is to the owner, as `_nearness` of the module."""

@@ -1,7 +1,6 @@
 """Who is warm for what: the options of warm-ups, and the facts about them in a round.
 
-A pair of a resource and a member is an integer (module `facts`), so that a set of pairs is an
-ascending array.
+Pairs of a resource and a member are integers (`core.model.pairs`).
 `Warmth` has the facts that are known before the assignor answers; module `warmups` collects them.
 `taken_over` and `given_to_warm` give free resources to warm members.
 """
@@ -18,7 +17,7 @@ import numpy as np
 from attrs import field, frozen
 
 from coopgroup.core.model import NOBODY
-from coopgroup.core.policies.memory import holds, pair_keys
+from coopgroup.core.model.pairs import holds, members_of, pair_keys, resources_of
 from coopgroup.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -131,9 +130,6 @@ def warmup_of(policy: object) -> Warmup | None:
 # --- pairs of a resource and a member -------------------------------------------------------------
 
 
-NO_KEYS: Final[Int64Array] = np.zeros(0, dtype=np.int64)
-
-
 def keys_of(group: GroupSnapshot, mask: BoolArray, holder: Int32Array) -> Int64Array:
     """Return the pairs of some resources and their holders, without `NOBODY`, ascending.
 
@@ -144,16 +140,6 @@ def keys_of(group: GroupSnapshot, mask: BoolArray, holder: Int32Array) -> Int64A
     """
     resources = np.flatnonzero(mask & (holder != NOBODY))
     return pair_keys(group, resources, holder[resources])
-
-
-def resources_of(group: GroupSnapshot, keys: Int64Array) -> Int64Array:
-    """Return the resource of each pair."""
-    return keys // max(len(group.members), 1)
-
-
-def members_of(group: GroupSnapshot, keys: Int64Array) -> Int64Array:
-    """Return the member of each pair."""
-    return keys % max(len(group.members), 1)
 
 
 def subscribes(group: GroupSnapshot, keys: Int64Array) -> BoolArray:
@@ -184,8 +170,7 @@ class Warmth:
         refused: pairs that timed out or were declined, and were cancelled, while the members are
             the same.
         declined: cold pairs whose member says that its application refused the warm-up.
-        barred: bool (M, R): pairs for which nothing warms up, because the resource could not start
-            there; None for none.
+        barred: pairs for which nothing warms up, because the resource could not start there.
         kept_group: the group in which members that hand over may keep what they own.
         keeps: bool (R,): could stay with its owner in this group, and was not told to stop.
         leaving: bool (R,): such a resource of a member that hands over.
@@ -205,7 +190,7 @@ class Warmth:
     orphaned: BoolArray
     refused: Int64Array
     declined: Int64Array
-    barred: BoolArray | None
+    barred: Int64Array
     kept_group: GroupSnapshot
     keeps: BoolArray
     leaving: BoolArray

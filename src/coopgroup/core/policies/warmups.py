@@ -30,21 +30,25 @@ import numpy as np
 from attrs import frozen
 
 from coopgroup.core.model import EMPTY, NOBODY
+from coopgroup.core.model.pairs import (
+    NO_KEYS,
+    holds,
+    keys_of_sets,
+    members_of,
+    pair_keys,
+    resources_of,
+)
 from coopgroup.core.model.plan import revoked_claims
-from coopgroup.core.model.positions import ABSENT, positions_in
 from coopgroup.core.policies.facts import facts_of, may_keep, remember_round, rightful_resources
-from coopgroup.core.policies.memory import PairKind, Past, RememberedPairs, holds, pair_keys
+from coopgroup.core.policies.memory import PairKind, Past, RememberedPairs
 from coopgroup.core.policies.moves import less_even
 from coopgroup.core.policies.policy import Offer
 from coopgroup.core.policies.standbys import Slots, Standbys
 from coopgroup.core.policies.warmth import (
-    NO_KEYS,
     Warmth,
     Warmup,
     given_to_warm,
     keys_of,
-    members_of,
-    resources_of,
     shown_owner,
     subscribes,
     taken_over,
@@ -62,7 +66,7 @@ if TYPE_CHECKING:
 
 
 def warmth_of(
-    group: GroupSnapshot, context: RoundContext, option: Warmup, barred: BoolArray | None = None
+    group: GroupSnapshot, context: RoundContext, option: Warmup, barred: Int64Array = NO_KEYS
 ) -> Warmth:
     """Collect the facts of a round.
 
@@ -70,15 +74,14 @@ def warmth_of(
         group: the group with M members and R resources.
         context: circumstances of the round.
         option: the options.
-        barred: bool (M, R): pairs for which nothing warms up; None for none.
+        barred: pairs for which nothing warms up, ascending.
     """
     takes_part = np.array([member.warms for member in group.members], dtype=np.bool_)
     warm = pair_keys(group, group.warm_resources, group.warm_members)
     # Nothing warms up a resource that was deleted, even if a member still claims it.
     warm = warm[subscribes(group, warm) & group.assignable[resources_of(group, warm)]]
     warm = warm[~_is_stale(group, context, warm)]
-    if barred is not None:
-        warm = warm[~barred[members_of(group, warm), resources_of(group, warm)]]
+    warm = warm[~holds(barred, warm)]
     owned = group.owner[resources_of(group, warm)] == members_of(group, warm)
     running, since_ms, refused = _remembered(group, context, takes_part, warm, barred)
     facts = facts_of(group, context)
@@ -129,13 +132,7 @@ def _is_stale(group: GroupSnapshot, context: RoundContext, warm: Int64Array) -> 
 
 def _declined(group: GroupSnapshot, warm: Int64Array) -> Int64Array:
     """Return the warm-ups that members declined. A member that is warm declines no longer."""
-    sets = [member.declined_warmups if member.warms else EMPTY for member in group.members]
-    if not any(sets):
-        return NO_KEYS
-    members = np.arange(len(sets), dtype=np.int64).repeat([len(one) for one in sets])
-    positions = positions_in(group.resources, sets)
-    there = positions != ABSENT
-    keys = np.sort(pair_keys(group, positions[there], members[there]))
+    keys = keys_of_sets(group, [m.declined_warmups if m.warms else EMPTY for m in group.members])
     counts = subscribes(group, keys) & ~holds(warm, keys)
     counts &= group.owner[resources_of(group, keys)] != members_of(group, keys)
     return keys[counts]
@@ -146,7 +143,7 @@ def _remembered(
     context: RoundContext,
     takes_part: BoolArray,
     warm: Int64Array,
-    barred: BoolArray | None,
+    barred: Int64Array,
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Return the running warm-ups, when each began, and the refused pairs."""
     recalled = facts_of(group, context).recalled
@@ -154,9 +151,7 @@ def _remembered(
     since_ms = np.where(pairs.are(PairKind.WARM), context.now_ms, pairs.since_ms)
     members, resources = members_of(group, running), resources_of(group, running)
     counts = takes_part[members] & subscribes(group, running) & group.assignable[resources]
-    counts &= group.owner[resources] != members
-    if barred is not None:
-        counts &= ~barred[members, resources]
+    counts &= (group.owner[resources] != members) & ~holds(barred, running)
     refused = NO_KEYS
     if context.state is not None and context.state.members.ids == group.member_ids:
         refused, _ = recalled.pairs_of(PairKind.REFUSED)
@@ -641,7 +636,7 @@ class WarmRound:
 
 
 def warmth_for(
-    group: GroupSnapshot, context: RoundContext, policy: Policy, barred: BoolArray | None
+    group: GroupSnapshot, context: RoundContext, policy: Policy, barred: Int64Array
 ) -> Warmth | None:
     """Return the facts of a round; None without the option, or if no member takes part."""
     option = warmup_of(policy)

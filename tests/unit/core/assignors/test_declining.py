@@ -1,5 +1,7 @@
 """Declined resources, placed by an assignor that knows nothing of declines."""
 
+import tracemalloc
+
 import attrs
 import numpy as np
 import pytest
@@ -121,15 +123,30 @@ def test_target_that_names_no_member_is_left_to_the_check(member: int) -> None:
 @pytest.mark.parametrize("assignor", [Fixed(1), PlacementAssignor()])
 def test_answer_without_declines_is_the_assignors_own(assignor: Assignor) -> None:
     given = group_of({"T": range(3)}, claim("a", {}), claim("b", {}))
-    assert refusals(given) is None
+    assert not refusals(given).size
     mine, theirs = placed(assignor, given)[0], assignor.assign(given, no_lags(given))
     assert mine == (theirs.target if isinstance(theirs, Placement) else theirs).tolist()
+
+
+def test_declined_resource_of_a_large_group_needs_no_mask_of_all_pairs() -> None:
+    """One member that declined a resource made a leader of a large group run out of memory."""
+    members = [claim(f"m{number:04}") for number in range(2_000)]
+    members[7] = claim("m0007", declined=ResourceSet({"T": [5]}))
+    large = group_of({"T": range(100_000)}, *members)
+    tracemalloc.start()
+    try:
+        target, no_room = placed(Fixed(7), large)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (target[4:7], no_room) == ([7, 0, 7], {})
+    assert peak < 50_000_000, "all pairs are 200 MB"
 
 
 def test_declined_warm_up_forbids_nothing() -> None:
     every = ResourceSet({"T": range(2)})
     given = group_of({"T": range(2)}, claim("a", {}, declined_warmups=every, warm=EMPTY))
-    assert refusals(given) is None
+    assert not refusals(given).size
 
 
 def test_it_shows_the_attributes_of_the_chosen_assignor() -> None:
