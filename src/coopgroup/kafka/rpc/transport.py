@@ -56,7 +56,7 @@ from coopgroup.core.model.group_api import (
 )
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.rpc.outcomes import FailureKind, HandshakeError, Outcome, TransportFailure
-from coopgroup.kafka.rpc.questions import OtherRequest, Question
+from coopgroup.kafka.rpc.questions import Question
 from coopgroup.worker import Worker
 
 if TYPE_CHECKING:
@@ -226,7 +226,8 @@ class GroupTransport:
             ValueError: a request without a node that not every broker answers.
         """
         load_connections(self.settings)
-        if node is None and not _asks_any_broker(request):
+        asks_any = isinstance(request, FindCoordinatorRequest)
+        if node is None and not (asks_any or getattr(request, "asks_any_broker", False)):
             raise ValueError(f"{type(request).__name__} needs the group coordinator as its node")
         order = _Order(
             lane=lane,
@@ -498,12 +499,6 @@ def load_connections(settings: ConnectionSettings) -> None:
 
     if "sasl_mechanism" in settings.connection:
         import coopgroup.kafka.rpc.authentication  # noqa: F401, PLC0415
-
-
-def _asks_any_broker(request: GroupRequest | Question) -> bool:
-    if isinstance(request, FindCoordinatorRequest):
-        return True
-    return isinstance(request, OtherRequest) and request.asks_any_broker
 
 
 def _by_address(item: tuple[tuple[AnyLane, str, int], Channel]) -> tuple[str, str, int]:
