@@ -16,7 +16,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final
 
 from attrs import define, field, frozen
@@ -95,25 +94,19 @@ class TopicBell:
 
     def start(self) -> None:
         """Begin to listen."""
-        self._later(0.0, self._find)
+        self.transport.later(0.0, self._find)
 
     def ring(self) -> None:
         """Tell the other members that a round has begun, if they can be reached."""
         with self._lock:
             self._rings += 1
             self._silent.clear()
-        if not self._later(0.0, self._begin_ring):
+        if not self.transport.later(0.0, self._begin_ring):
             self._end_ring()
 
     def finish(self, timeout_s: float) -> None:
         """Wait until the rings so far have reached their broker, or have failed."""
         self._silent.wait(timeout_s)
-
-    def _later(self, delay_s: float, action: Callable[[], None]) -> bool:
-        with suppress(RuntimeError):  # the transport is closed
-            self.transport.later(delay_s, action)
-            return True
-        return False
 
     def _end_ring(self) -> None:
         with self._lock:
@@ -180,7 +173,7 @@ class TopicBell:
         is_behind = answer.end_offset - answer.next_offset > _BEHIND_MAX
         self._offset = answer.end_offset if is_behind else answer.next_offset
         if answer.keys:
-            self._later(_READ_PAUSE_S, self._listen)
+            self.transport.later(_READ_PAUSE_S, self._listen)
         else:
             self._listen()
 
@@ -198,11 +191,11 @@ class TopicBell:
         if code is not None and code in TOPIC_REFUSALS:
             self._offset = None
             self._warn_of("listen", code)
-            self._later(_REFUSED_PAUSE_S, self._find)
+            self.transport.later(_REFUSED_PAUSE_S, self._find)
             return
         pause_s = min(_FIRST_PAUSE_S * 2 ** min(self._failures, 16), _PAUSE_S_MAX)
         self._failures += 1
-        self._later(pause_s, self._find)
+        self.transport.later(pause_s, self._find)
 
     # --- ringing ---------------------------------------------------------------------------------
 
@@ -265,10 +258,9 @@ class TopicBell:
         node: Coordinator | None = None,
     ) -> None:
         held_ms = request.wait_ms if isinstance(request, ListenForRings) else 0
-        with suppress(RuntimeError):  # the transport is closed
-            self.transport.send(
-                lane, request, on_answer, node=node, timeout_ms=self.timeout_ms + held_ms
-            )
+        self.transport.send(
+            lane, request, on_answer, node=node, timeout_ms=self.timeout_ms + held_ms
+        )
 
     def _warn_of(self, what: str, code: int) -> None:
         if what not in self._warned and self.warn is not None:

@@ -26,7 +26,6 @@ import json
 import math
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -94,7 +93,7 @@ class TelemetryTopic(TelemetryWriter):
         """Send the waiting records, for a bounded time; later records are not taken."""
         if not self._take_no_more():
             return
-        if self._is_awake and self._later(0.0, self._go_on):
+        if self._is_awake and self.transport.later(0.0, self._go_on):
             self._is_idle.wait(timeout_s)
         self.dropped += len(self._waiting)
         if self.dropped:
@@ -107,13 +106,7 @@ class TelemetryTopic(TelemetryWriter):
 
     def _wake(self) -> bool:
         self._is_idle.clear()
-        return self._later(_LINGER_S, self._go_on)
-
-    def _later(self, delay_s: float, action: Callable[[], None]) -> bool:
-        with suppress(RuntimeError):  # the transport has not started, or is closed
-            self.transport.later(delay_s, action)
-            return True
-        return False
+        return self.transport.later(_LINGER_S, self._go_on)
 
     def _tell_dropped(self, dropped: int) -> None:
         self.warn("telemetry_topic_dropped", topic=self.topic, records=dropped)
@@ -182,11 +175,10 @@ class TelemetryTopic(TelemetryWriter):
             self._is_asked = False
             on_answer(answer)
 
-        with suppress(RuntimeError):  # the transport is closed
-            self.transport.send(
-                TopicLane.TELEMETRY, request, take, node=node, timeout_ms=self.timeout_ms
-            )
-            self._is_asked = True
+        self._is_asked = True
+        self.transport.send(
+            TopicLane.TELEMETRY, request, take, node=node, timeout_ms=self.timeout_ms
+        )
 
     def _take_place(self, answer: FoundPartition | TransportFailure) -> None:
         if isinstance(answer, TransportFailure) or answer.leader is None:
@@ -239,7 +231,7 @@ class TelemetryTopic(TelemetryWriter):
             self.warn("telemetry_topic_unavailable", topic=self.topic, error=error)
         pause_s = min(_FIRST_PAUSE_S * 2 ** min(self._failures, 16), _PAUSE_S_MAX)
         self._failures += 1
-        self._later(_REFUSED_PAUSE_S if is_refused else pause_s, self._go_on)
+        self.transport.later(_REFUSED_PAUSE_S if is_refused else pause_s, self._go_on)
 
 
 class Reporter(Protocol):
@@ -286,8 +278,7 @@ class MemberReports:
 
     def start(self) -> None:
         """Report after each interval, until the transport is closed."""
-        with suppress(RuntimeError):  # the transport is closed
-            self.transport.later(self.interval_ms / 1000, self._report)
+        self.transport.later(self.interval_ms / 1000, self._report)
 
     def _report(self) -> None:
         try:

@@ -215,14 +215,13 @@ class GroupTransport:
             request: the request.
             on_answer: called exactly once, on the transport's thread, with the answer or a failure.
                 It must be quick, because it delays all other answers. Its exceptions are given to
-                `report`.
+                `report`. If the transport does not run, the caller's thread calls it.
             node: the group coordinator, or another broker; None for requests that any broker
                 answers, such as FindCoordinator.
             timeout_ms: time for the answer, connecting included. The caller adds the time for which
                 a coordinator holds a join or a sync.
 
         Raises:
-            RuntimeError: the transport is not running.
             ValueError: a request without a node that not every broker answers.
         """
         load_connections(self.settings)
@@ -236,16 +235,18 @@ class GroupTransport:
             deadline=time.monotonic() + timeout_ms / 1000,
             on_answer=on_answer,
         )
-        self._enqueue(lambda: self._route(order))
+        if not self._enqueue(lambda: self._route(order)):
+            message = "the transport is not running"
+            on_answer(TransportFailure(kind=FailureKind.DISCONNECTED, message=message))
 
-    def later(self, delay_s: float, action: Callable[[], None]) -> None:
+    def later(self, delay_s: float, action: Callable[[], None]) -> bool:
         """Run an action on the transport's thread after a delay; its exceptions are reported.
 
-        Raises:
-            RuntimeError: the transport is not running.
+        Returns:
+            False if the transport does not run, so that the action is never run.
         """
         due = (time.monotonic() + delay_s, action)
-        self._enqueue(lambda: self._wait_for(due))
+        return self._enqueue(lambda: self._wait_for(due))
 
     def close_lane(self, lane: AnyLane) -> None:
         """Close all connections of a lane; its pending requests fail as disconnected.
@@ -254,9 +255,6 @@ class GroupTransport:
 
         The lane can be used again immediately. A coordinator does not notice that a join's
         connection is gone: the member stays in the group until it leaves or its session ends.
-
-        Raises:
-            RuntimeError: the transport is not running.
         """
         self._enqueue(lambda: self._close_lane(lane))
 
@@ -276,12 +274,12 @@ class GroupTransport:
                 self._net.wakeup()
         return self._worker.close(timeout_ms / 1000)
 
-    def _enqueue(self, action: Callable[[], None]) -> None:
+    def _enqueue(self, action: Callable[[], None]) -> bool:
         with self._lock:
-            if self._phase is not _Phase.OPEN:
-                raise RuntimeError("the transport is not running")
-            self._inbox.append(action)
-            self._net.call_soon_threadsafe(self._drain_inbox)
+            if self._phase is _Phase.OPEN:
+                self._inbox.append(action)
+                self._net.call_soon_threadsafe(self._drain_inbox)
+            return self._phase is _Phase.OPEN
 
     # --- the thread's side -----------------------------------------------------------------------
 
