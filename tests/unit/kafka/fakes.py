@@ -280,8 +280,6 @@ class FakeDriver:
     lease_until_s: float = math.inf
     polled_at_s: float = 0.0
     is_quiet: bool = True
-    calm_until_s: float | None = None
-    commits: Any = field(factory=lambda: SimpleNamespace(are_waited_for=False))
     member: Any = field(factory=lambda: SimpleNamespace(topics=(), member_id="m", generation=3))
     posted: list[Any] = field(factory=list)
     code: int | None = 0

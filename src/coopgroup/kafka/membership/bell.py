@@ -63,7 +63,6 @@ class TopicBell:
 
     Attributes:
         heard: called on the transport's thread when the group rang.
-        found: called when a first request for rings was answered, so that later rings are heard.
         warn: called with an event and its fields; None if the topic need not exist.
         timeout_ms: time limit of a request; the broker may hold a Fetch for longer.
     """
@@ -72,12 +71,10 @@ class TopicBell:
     topic: str
     group_id: str
     heard: Callable[[], None]
-    found: Callable[[], None]
     warn: Callable[..., None] | None
     timeout_ms: int
     _place: _Place | None = field(default=None, init=False)
     _offset: int | None = field(default=None, init=False)
-    _hears: bool = field(default=False, init=False)
     _failures: int = field(default=0, init=False)
     _is_finding: bool = field(default=False, init=False)
     _warned: set[str] = field(factory=set, init=False)
@@ -131,7 +128,7 @@ class TopicBell:
             return
         self._place = _Place(partition=answer.partition, leader=answer.leader)
         for _ in range(self._unsent):
-            self._send_ring(self._place, is_repeated=False)
+            self._send_ring(self._place)
         self._unsent = 0
         self._listen()
 
@@ -145,10 +142,8 @@ class TopicBell:
             end = FindEnd(topic=self.topic, partition=place.partition)
             self._send(TopicLane.LISTEN, end, self._take_end, place.leader)
         else:
-            # The first answer shows whether the member has the right to read, so it comes soon.
-            wait_ms = _LISTEN_MS if self._hears else 0
             listen = ListenForRings(
-                topic=self.topic, partition=place.partition, offset=offset, wait_ms=wait_ms
+                topic=self.topic, partition=place.partition, offset=offset, wait_ms=_LISTEN_MS
             )
             self._send(TopicLane.LISTEN, listen, self._take_rings, place.leader)
 
@@ -165,9 +160,6 @@ class TopicBell:
             return
         self._failures = 0
         self._warned.discard("listen")
-        if not self._hears:
-            self._hears = True
-            self.found()
         if self.group_id.encode() in answer.keys:
             self.heard()
         is_behind = answer.end_offset - answer.next_offset > _BEHIND_MAX
@@ -201,13 +193,13 @@ class TopicBell:
 
     def _begin_ring(self) -> None:
         if self._place is not None:
-            self._send_ring(self._place, is_repeated=False)
+            self._send_ring(self._place)
         elif self._is_finding:
             self._unsent += 1
         else:  # no broker, no topic or no right, a moment ago
             self._end_ring()
 
-    def _send_ring(self, place: _Place, *, is_repeated: bool) -> None:
+    def _send_ring(self, place: _Place) -> None:
         ring = Produce(
             topic=self.topic,
             partition=place.partition,
@@ -218,30 +210,15 @@ class TopicBell:
         )
 
         def on_answer(answer: ProduceAnswer | TransportFailure) -> None:
-            failed = isinstance(answer, TransportFailure) or answer.error_code != ErrorCode.NONE
-            if not isinstance(answer, TransportFailure) and answer.error_code in TOPIC_REFUSALS:
-                self._warn_of("ring", answer.error_code)
-            elif failed and not is_repeated:
-                self._ring_elsewhere()
-                return
-            elif not failed:
-                self._warned.discard("ring")
+            # If the leader has moved, the request for rings fails too, and finds the next leader.
+            if isinstance(answer, ProduceAnswer):
+                if answer.error_code in TOPIC_REFUSALS:
+                    self._warn_of("ring", answer.error_code)
+                elif not answer.error_code:
+                    self._warned.discard("ring")
             self._end_ring()
 
         self._send(TopicLane.RING, ring, on_answer, place.leader)
-
-    def _ring_elsewhere(self) -> None:
-        """Ask for the leader, and ring there once more: it may have moved."""
-
-        def on_found(answer: FoundPartition | TransportFailure) -> None:
-            if isinstance(answer, TransportFailure) or answer.leader is None:
-                self._end_ring()
-                return
-            place = _Place(partition=answer.partition, leader=answer.leader)
-            self._send_ring(place, is_repeated=True)
-
-        request = FindPartition(topic=self.topic, group_id=self.group_id)
-        self._send(Lane.COMMIT, request, on_found)
 
     def _drop_unsent(self) -> None:
         for _ in range(self._unsent):

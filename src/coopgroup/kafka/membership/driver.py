@@ -205,10 +205,8 @@ class GroupDriver:
         lease_until_s: until when records may be handed out; infinite without owned resources.
         polled_at_s: when the application last left `poll`; infinite while it is in `poll`.
         is_quiet: whether no notice of the group is expected within the next moments.
-        calm_until_s: when this thread will act next; None if it awaits an answer, or tries again.
         fence: fence of the current membership, or of the last membership after a loss.
         watcher: begins its work on this thread when it is due.
-        on_bell: called when the member hears its group's rings.
         is_running: whether the group's thread was started and has not ended.
         member: the member after the last step, for readers on other threads.
     """
@@ -227,11 +225,9 @@ class GroupDriver:
     lease_until_s: float = field(default=math.inf, init=False)
     polled_at_s: float = field(default=math.inf, init=False)
     is_quiet: bool = field(default=True, init=False)
-    calm_until_s: float | None = field(default=None, init=False)
     fence: Fence = field(factory=Fence, init=False)
     watcher: Watcher | None = field(default=None, init=False)
     is_running: bool = field(default=False, init=False)
-    on_bell: Callable[[], None] = field(default=lambda: None, init=False)
     leader: RoundLeader = field(init=False)
     transport: GroupTransport = field(init=False)
     _bell: TopicBell | None = field(default=None, init=False)
@@ -306,7 +302,6 @@ class GroupDriver:
                 topic=topic,
                 group_id=self.settings.member.group_id,
                 heard=lambda: self.post(BellRang()),
-                found=self.on_bell,
                 warn=self.sink.warn if self.settings.names_bell else None,
                 timeout_ms=self.settings.member.request_timeout_ms,
             )
@@ -453,8 +448,6 @@ class GroupDriver:
             self._fail(error)
             pause_s = _ERROR_PAUSE_S
         self._due_s = began_s + pause_s
-        is_busy = self.member.outstanding or backing_off(self._session)
-        self.calm_until_s = None if is_busy else self._due_s
         return pause_s
 
     def _handle(self, event: SessionEvent) -> None:

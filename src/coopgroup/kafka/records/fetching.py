@@ -390,18 +390,15 @@ class Fetching:
 
     # --- records ---------------------------------------------------------------------------------
 
-    def fetch(self, wanted: int, wait_s: float, again_s: Callable[[], float] | None = None) -> None:
-        """Get up to a number of records into the record buffer; if one is enough, prefetch some.
-
-        After a wait for one record in vain, `again_s` tells how long to wait again; 0 to return.
-        """
+    def fetch(self, wanted: int, wait_s: float) -> None:
+        """Get up to a number of records into the record buffer; if one is enough, prefetch some."""
         self._look_at_client()
         fetched, before = self.fetched, self._begin_fetch()
         try:
             if wanted > 1:
                 messages = self.consumer.consume(wanted, wait_s)
             else:
-                messages = self._fetch_ahead(wait_s, again_s)
+                messages = self._fetch_ahead(wait_s)
             if messages:
                 self._add(*self._take_up(messages, fetched, before))
             elif now_s() >= self._ask_at_s:
@@ -553,7 +550,7 @@ class Fetching:
             return _partition_at(key, known.offset, known.leader_epoch)
         return TopicPartition(*key, self._set_back.get(key, OFFSET_INVALID))
 
-    def _fetch_ahead(self, wait_s: float, again_s: Callable[[], float] | None) -> list[Message]:
+    def _fetch_ahead(self, wait_s: float) -> list[Message]:
         if not self._is_idle:  # otherwise one call saves half of the time of each slice
             messages: list[Message] = self.consumer.consume(self._ahead, 0)
             if messages:
@@ -561,8 +558,6 @@ class Fetching:
                 self._ahead = max(1, min(self.ahead_max, _AHEAD_BYTES_MAX // size))
                 return messages
         message = self.consumer.poll(wait_s)
-        while message is None and again_s is not None and (wait_s := again_s()):
-            message = self.consumer.poll(wait_s)
         self._is_idle = message is None
         return [] if message is None else [message]
 
