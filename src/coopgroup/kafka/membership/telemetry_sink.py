@@ -46,8 +46,9 @@ from coopgroup.telemetry import (
 )
 
 if TYPE_CHECKING:
+    from coopgroup.kafka.membership.driver import GroupDriver
     from coopgroup.kafka.membership.telemetry_file import TelemetryFile
-    from coopgroup.kafka.membership.telemetry_topic import Reporter, TelemetryTopic
+    from coopgroup.kafka.membership.telemetry_topic import TelemetryTopic
     from coopgroup.kafka.rpc.transport import GroupTransport
 
 _WARNINGS: Final = (
@@ -131,7 +132,7 @@ class TelemetrySink:
             timeout_ms=timeout_ms,
         )
 
-    def start_reports(self, reporter: Reporter, interval_ms: int) -> None:
+    def start_reports(self, driver: GroupDriver, interval_ms: int) -> None:
         """Add a report of the member to the topic after each interval; 0 for never."""
         topic = self._topic
         if topic is None or not interval_ms:
@@ -141,11 +142,11 @@ class TelemetrySink:
         def put(report: MemberReported) -> None:
             # A report that waits is out of date when it arrives.
             if not topic.is_behind:
-                member = reporter.member
+                member = driver.member
                 topic.put(self._envelope(report, member.member_id, member.claim_generation))
 
         MemberReports(
-            transport=topic.transport, reporter=reporter, put=put, interval_ms=interval_ms
+            transport=topic.transport, driver=driver, put=put, interval_ms=interval_ms
         ).start()
 
     def finish_topic(self) -> None:

@@ -27,19 +27,16 @@ import math
 import threading
 from collections.abc import Callable
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
-from coopgroup.core.member import Member
 from coopgroup.core.member.error_actions import error_name
 from coopgroup.core.member.transitions import AT_WORK, MemberState
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import Coordinator
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.membership.ports import ResourceApplication
 from coopgroup.kafka.membership.telemetry_writer import TelemetryWriter
-from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.topics import (
     RECORD_REFUSALS,
@@ -51,6 +48,9 @@ from coopgroup.kafka.rpc.topics import (
 )
 from coopgroup.kafka.rpc.transport import GroupTransport, TopicLane
 from coopgroup.telemetry import Envelope, MemberReported, to_json
+
+if TYPE_CHECKING:
+    from coopgroup.kafka.membership.driver import GroupDriver
 
 # The records of a round come within moments: they make one batch.
 _LINGER_S: Final = 0.1
@@ -234,35 +234,6 @@ class TelemetryTopic(TelemetryWriter):
         self.transport.later(_REFUSED_PAUSE_S if is_refused else pause_s, self._go_on)
 
 
-class Reporter(Protocol):
-    """The part of `GroupDriver` that a report reads."""
-
-    @property
-    def member(self) -> Member:
-        """Return the member after its last step."""
-        ...
-
-    @property
-    def application(self) -> ResourceApplication | None:
-        """Return the application of a group of named resources, which does not poll; else None."""
-        ...
-
-    @property
-    def meter(self) -> WorkMeter:
-        """Return the meter of the application's work."""
-        ...
-
-    @property
-    def lease_until_s(self) -> float:
-        """Return until when the member may work; infinite without owned resources."""
-        ...
-
-    @property
-    def polled_at_s(self) -> float:
-        """Return when the application last left `poll`; infinite while it is in `poll`."""
-        ...
-
-
 @define(eq=False, kw_only=True)
 class MemberReports:
     """The reports of one member.
@@ -272,7 +243,7 @@ class MemberReports:
     """
 
     transport: GroupTransport
-    reporter: Reporter
+    driver: GroupDriver
     put: Callable[[MemberReported], None]
     interval_ms: int
 
@@ -282,27 +253,27 @@ class MemberReports:
 
     def _report(self) -> None:
         try:
-            if self.reporter.member.state in AT_WORK | {MemberState.LOSING}:
-                self.put(report_of(self.reporter, now_s(), self.interval_ms))
+            if self.driver.member.state in AT_WORK | {MemberState.LOSING}:
+                self.put(report_of(self.driver, now_s(), self.interval_ms))
         finally:  # without a report, others would take the member for gone
             self.start()
 
 
-def report_of(reporter: Reporter, now: float, interval_ms: int) -> MemberReported:
+def report_of(driver: GroupDriver, now: float, interval_ms: int) -> MemberReported:
     """Return the report of this moment.
 
     Args:
-        reporter: the member.
+        driver: of the member.
         now: a reading of the monotonic clock, in seconds.
         interval_ms: time to the next report, in ms.
     """
-    member, rate_per_s = reporter.member, reporter.meter.rate_per_s
-    lease_s, warmups = reporter.lease_until_s - now, member.next_join.warmups
+    member, rate_per_s = driver.member, driver.meter.rate_per_s
+    lease_s, warmups = driver.lease_until_s - now, member.next_join.warmups
     since_poll_ms, failed = -1, EMPTY
-    if reporter.application is not None:
-        failed = ResourceSet.from_pairs(reporter.application.failed())
+    if driver.application is not None:
+        failed = ResourceSet.from_pairs(driver.application.failed())
     else:
-        since_poll_ms = round(1000 * max(0.0, now - reporter.polled_at_s))
+        since_poll_ms = round(1000 * max(0.0, now - driver.polled_at_s))
     return MemberReported(
         state=member.state.value,
         interval_ms=interval_ms,
