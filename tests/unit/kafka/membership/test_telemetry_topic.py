@@ -313,7 +313,7 @@ def test_report_is_left_out_while_earlier_records_wait(transport: HandTransport)
 
 
 def test_member_that_is_not_subscribed_reports_nothing(transport: HandTransport) -> None:
-    driver = driver_with(Member(config=CONFIG))
+    driver = driver_with(member=Member(config=CONFIG))
     sink_on(transport).start_reports(driver, 5_000)
     transport.run()
     assert [delay_s for delay_s, _ in transport.actions] == [5.0]
