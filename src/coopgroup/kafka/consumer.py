@@ -799,11 +799,11 @@ class ConsumerParts:
             leader=driver.leader,
             leads=lambda: driver.leads,
             post=driver.post,
+            later=driver.transport.later,
             refresh_ms=settings.metadata_refresh_ms,
             hidden=settings.own_topics,
             look_for_missing=missing.look,
         )
-        driver.watcher = watcher
         lookup.on_open = watcher.give_back_soon
         decoder = None if settings.deserializers is None else Decoder(settings.deserializers)
         pump = Pump(driver, fetching, committing, listener, decoder, Pace(IDLE_S))

@@ -98,7 +98,6 @@ from coopgroup.kafka.membership.ports import (
     Application,
     ResourceApplication,
     RoundLookup,
-    Watcher,
 )
 from coopgroup.kafka.membership.supervised import Supervision, supervision
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
@@ -206,7 +205,6 @@ class GroupDriver:
         polled_at_s: when the application last left `poll`; infinite while it is in `poll`.
         is_quiet: whether no notice of the group is expected within the next moments.
         fence: fence of the current membership, or of the last membership after a loss.
-        watcher: begins its work on this thread when it is due.
         is_running: whether the group's thread was started and has not ended.
         member: the member after the last step, for readers on other threads.
     """
@@ -226,7 +224,6 @@ class GroupDriver:
     polled_at_s: float = field(default=math.inf, init=False)
     is_quiet: bool = field(default=True, init=False)
     fence: Fence = field(factory=Fence, init=False)
-    watcher: Watcher | None = field(default=None, init=False)
     is_running: bool = field(default=False, init=False)
     leader: RoundLeader = field(init=False)
     transport: GroupTransport = field(init=False)
@@ -459,8 +456,6 @@ class GroupDriver:
             if remind_at_s != self._reminded_s:
                 self._told.wake()
             self._reminded_s = remind_at_s
-        if self.watcher is not None and now_s() >= self.watcher.due_s:
-            self.watcher.begin()
 
     def _pause_s(self) -> float:
         deadline_ms = session_deadline_ms(self._session)
@@ -475,8 +470,6 @@ class GroupDriver:
             pause_s = min(pause_s, max(0.0, stalls_at_s - now_s()))
         if self._remind_at_s != self._reminded_s:
             pause_s = min(pause_s, max(0.0, self._remind_at_s - now_s()))
-        if self.watcher is not None:
-            pause_s = min(pause_s, max(0.0, self.watcher.due_s - now_s()))
         return min(pause_s, self.inbox.pause_s())
 
     def _is_stalled(self) -> bool:
