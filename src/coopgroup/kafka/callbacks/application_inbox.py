@@ -31,6 +31,7 @@ from coopgroup.core.member.effects import (
     LoseResources,
 )
 from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.exceptions import OF_LIBRDKAFKA, kafka_error
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.telemetry import Record, RequestRefused
 
@@ -134,11 +135,7 @@ class ApplicationInbox:
         self._notices = deque(one for one in self._notices if isinstance(one, kinds))
 
 
-_CODES: Final = {
-    ErrorCode.NO_ANSWER.name: KafkaError._TRANSPORT,
-    ErrorCode.UNAUTHENTICATED.name: KafkaError._AUTHENTICATION,
-    ErrorCode.UNSUPPORTED_BY_BROKER.name: KafkaError._UNSUPPORTED_FEATURE,
-}
+_CODES: Final = {ErrorCode(code).name: code for code in OF_LIBRDKAFKA}
 # librdkafka suppresses a repeated error for the same time.
 _AGAIN_S: Final = 30.0
 
@@ -161,5 +158,5 @@ class GroupErrors:
             return
         self._told_at_s[record.error] = now
         words = f"GroupCoordinator: {record.request} failed: {record.error} ({record.action})"
-        error_cb, error = self.error_cb, KafkaError(code, words)
+        error_cb, error = self.error_cb, kafka_error(code, words)
         self.inbox.call_soon(lambda: error_cb(error))

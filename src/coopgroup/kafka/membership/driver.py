@@ -314,11 +314,6 @@ class GroupDriver:
         return self._session.member
 
     @property
-    def has_events(self) -> bool:
-        """Return whether events wait for a turn."""
-        return self._events.are_waiting
-
-    @property
     def leads(self) -> bool:
         """Return whether this member leads its group, perhaps since an earlier process."""
         return self._session.leads

@@ -117,11 +117,6 @@ class OffsetLookup:
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
 
     @property
-    def coordinator(self) -> Coordinator | None:
-        """Return the coordinator that was asked last, for the next look-up."""
-        return self._coordinator
-
-    @property
     def is_idle(self) -> bool:
         """Return whether no offset is wanted and none waits to be taken."""
         return not self._questions and not self._found
