@@ -75,8 +75,6 @@ class TelemetryFile(TelemetryWriter):
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until the records so far are written; return whether they are."""
-        if self._is_in_child():
-            return True
         written = threading.Event()
         with self._lock:
             if not self._waiting or self._is_closed:

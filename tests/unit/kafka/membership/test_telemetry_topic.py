@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import threading
 from types import SimpleNamespace
 from typing import Any, cast
@@ -215,14 +214,6 @@ def test_transport_that_closed_costs_no_exception(host: Host) -> None:
     host.transport.answer(Produce, LOST)
     topic.finish(0.01)
     assert host.warnings == [dropped(2)]
-
-
-def test_forked_child_writes_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    topic = host.topic()
-    monkeypatch.setattr(os, "getpid", lambda: -1)
-    host.put(topic, 1)
-    topic.finish(10.0)
-    assert host.transport.actions == []
 
 
 # --- reports of a member, read from a driver that a test sets by hand -----------------------------
