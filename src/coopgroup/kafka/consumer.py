@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import operator
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from time import clock_gettime
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -84,7 +84,7 @@ from coopgroup.kafka.records.committing import Committing, read_committed
 from coopgroup.kafka.records.decoding import Decoder, error_of
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offset_lookup import OffsetLookup
-from coopgroup.kafka.records.offsets import OffsetStore, given_offsets, offsets_to_store
+from coopgroup.kafka.records.offsets import OffsetStore, check_storable, given_offsets
 from coopgroup.kafka.records.pace import AWAY_S, IDLE_S, Pace
 from coopgroup.kafka.records.partitions import (
     all_but,
@@ -133,7 +133,7 @@ class Delivery:
             ready, rearranged = len(record_buffer.ready), record_buffer.rearranged
             self.meter.go_on(now_s(), len(taken), ready, rearranged)
         except BaseException:
-            self.put_back(record_buffer.leaving)
+            self.pump.put_back(record_buffer.leaving)
             raise
         record_buffer.leaving = ()  # no call follows, so no signal handler can run
         return taken
@@ -155,13 +155,6 @@ class Delivery:
         if self.pump.decoder is not None:
             raise error_of(event)
         return [event]
-
-    def put_back(self, messages: Sequence[Message]) -> None:
-        """Queue records again if a signal's exception kept them from the application.
-
-        Records of partitions that the signal handler gave up are dropped.
-        """
-        self.pump.put_back(messages)
 
     def _take(self, count: int, deadline_s: float) -> list[Message]:
         pump, record_buffer = self.pump, self.fetching.record_buffer
@@ -441,7 +434,7 @@ class CooperativeConsumer:
             try:
                 error = message.error()
             except BaseException:  # such as Ctrl-C at this moment
-                self._delivery.put_back([message])
+                self._delivery.pump.put_back([message])
                 raise
             record_buffer.leaving = ()
             if error is not None:
@@ -557,8 +550,11 @@ class CooperativeConsumer:
             ValueError: both or neither of message and offsets were given.
         """
         self._check_open()
-        owned, is_automatic = self._listener.owned, self._settings.auto_offset_store
-        wanted = offsets_to_store(message, offsets, owned, is_automatic=is_automatic)
+        wanted = given_offsets(message, offsets, "store")
+        if wanted is None:
+            raise ValueError("expected either message or offsets")
+        is_automatic = self._settings.auto_offset_store
+        check_storable(wanted, self._listener.owned, is_automatic=is_automatic)
         self._committing.store.store(wanted)
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:

@@ -40,7 +40,7 @@ from coopgroup.kafka.exceptions import kafka_exception, refusal
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
-from coopgroup.kafka.records.partitions import to_partitions, to_resources
+from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.kafka.records.record_buffer import Partition
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 
@@ -188,7 +188,7 @@ def as_resources(partitions: list[TopicPartition]) -> ResourceSet:
         TypeError: the argument is not a list of partitions.
     """
     try:
-        return to_resources(partitions)
+        return ResourceSet.from_pairs((one.topic, one.partition) for one in partitions)
     except (AttributeError, TypeError):
         raise TypeError("requires list of TopicPartition") from None
 
