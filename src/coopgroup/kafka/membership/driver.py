@@ -399,7 +399,6 @@ class GroupDriver:
         self._worker.close(_STOP_TIMEOUT_MS / 1000)
         _running.discard(self)
         self.leader.stop()
-        self._lag_watcher.stop()
         if self._bell is not None:
             self._bell.finish(_RING_TIMEOUT_S)
         self.sink.finish_topic()

@@ -46,6 +46,7 @@ _POSIX_CLASSES: Final = {
     "upper": "A-Z",
     "xdigit": "0-9A-Fa-f",
 }
+_SHOWN_MAX: Final = 100  # characters of a name or pattern shown in an error
 _POSIX_CLASS: Final = re.compile(rf"\[:({'|'.join(_POSIX_CLASSES)}):\]")
 _ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
 # A set begins with its bracket; a `]` directly after the bracket belongs to the set.
@@ -71,10 +72,9 @@ class TopicWish:
         for topic in sorted({one for one in wanted if one.startswith("^")}):
             try:
                 patterns.append(re.compile(_python_pattern(topic)))
-            except re.error as cause:
-                raise ConfigurationError(
-                    "topics", topic, f"a regular expression ({cause})"
-                ) from None
+            except (re.error, OverflowError, RecursionError) as cause:
+                expected = f"a regular expression ({shortened(str(cause))})"
+                raise ConfigurationError("topics", shortened(topic), expected) from None
         names = frozenset(one for one in wanted if not one.startswith("^"))
         return cls(names=names, patterns=tuple(patterns))
 
@@ -88,6 +88,11 @@ class TopicWish:
         seen = [one for one in existing if not one.startswith(_INTERNAL) and one not in hidden]
         found = {one for one in seen for pattern in self.patterns if pattern.search(one)}
         return tuple(sorted(self.names | found))
+
+
+def shortened(text: str) -> str:
+    """Return a name, a pattern or a reason as an error shows it."""
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
 
 
 def _python_pattern(pattern: str) -> str:
