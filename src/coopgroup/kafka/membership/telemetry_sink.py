@@ -3,15 +3,22 @@
 Records are logged as events (`event_log`). The file gets one JSON object per line
 (`telemetry_file`), and the topic one JSON object per record (`telemetry_topic`).
 
+A member tells its topic of telemetry from time to time how it is. Records tell what changed. A
+lease and the time since the last poll change all the time, and only the member knows them.
+`coopgroup watch` shows them. Reports are made on the transport's thread, and read published values.
+So a report costs neither `poll` nor the group's thread anything.
+
 Rule of this file: no lock is held while the application's code runs (a listener or a log handler).
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,8 +26,10 @@ import attrs
 from attrs import define, field
 
 from coopgroup.core.member import Action
-from coopgroup.core.model import ResourceSet
+from coopgroup.core.member.transitions import AT_WORK, MemberState
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.settings import FileLimits
 from coopgroup.kafka.membership.event_log import is_heard, log
 from coopgroup.kafka.rpc.outcomes import HandshakeError
@@ -134,20 +143,19 @@ class TelemetrySink:
 
     def start_reports(self, driver: GroupDriver, interval_ms: int) -> None:
         """Add a report of the member to the topic after each interval; 0 for never."""
-        topic = self._topic
-        if topic is None or not interval_ms:
-            return
-        from coopgroup.kafka.membership.telemetry_topic import MemberReports  # noqa: PLC0415 - an option
+        if self._topic is not None and interval_ms:
+            report = partial(self._report, self._topic, driver, interval_ms)
+            self._topic.transport.later(interval_ms / 1000, report)
 
-        def put(report: MemberReported) -> None:
+    def _report(self, topic: TelemetryTopic, driver: GroupDriver, interval_ms: int) -> None:
+        member = driver.member
+        try:
             # A report that waits is out of date when it arrives.
-            if not topic.is_behind:
-                member = driver.member
+            if member.state in AT_WORK | {MemberState.LOSING} and not topic.is_behind:
+                report = report_of(driver, now_s(), interval_ms)
                 topic.put(self._envelope(report, member.member_id, member.claim_generation))
-
-        MemberReports(
-            transport=topic.transport, driver=driver, put=put, interval_ms=interval_ms
-        ).start()
+        finally:  # without a report, others would take the member for gone
+            self.start_reports(driver, interval_ms)
 
     def finish_topic(self) -> None:
         """Send the waiting records to the topic, for a bounded time; it gets no later records."""
@@ -245,3 +253,31 @@ def _is_worth_a_warning(refusals: int) -> bool:
 
 def _short(value: object) -> object:
     return len(value) if isinstance(value, ResourceSet) else value
+
+
+def report_of(driver: GroupDriver, now: float, interval_ms: int) -> MemberReported:
+    """Return the report of this moment.
+
+    Args:
+        driver: of the member.
+        now: a reading of the monotonic clock, in seconds.
+        interval_ms: time to the next report, in ms.
+    """
+    member, rate_per_s = driver.member, driver.meter.rate_per_s
+    lease_s, warmups = driver.lease_until_s - now, member.next_join.warmups
+    since_poll_ms, failed = -1, EMPTY
+    if driver.application is not None:
+        failed = ResourceSet.from_pairs(driver.application.failed())
+    else:
+        since_poll_ms = round(1000 * max(0.0, now - driver.polled_at_s))
+    return MemberReported(
+        state=member.state.value,
+        interval_ms=interval_ms,
+        since_poll_ms=since_poll_ms,
+        lease_ms=-1 if math.isinf(lease_s) else round(1000 * max(0.0, lease_s)),
+        rate_per_s=-1.0 if rate_per_s is None else round(rate_per_s, 3),
+        revoking=member.revocation.pending,
+        warming=EMPTY if warmups is None else warmups.begun - warmups.warm,
+        warm=EMPTY if warmups is None else warmups.warm & warmups.wanted,
+        failed=failed,
+    )

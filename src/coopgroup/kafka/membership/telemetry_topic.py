@@ -11,31 +11,20 @@ know a repeated record by its content.
 
 A producer of confluent_kafka would cost five threads with three brokers, and it gives up the
 records of a missing topic after 30 s.
-
-`MemberReports`: a member tells its topic of telemetry from time to time how it is.
-
-Records of telemetry tell what changed. A lease and the time since the last poll change all the
-time, and only the member knows them. `coopgroup watch` shows them.
-Reports are made on the transport's thread, and read published values. So a report
-costs neither `poll` nor the group's thread anything.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import threading
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from attrs import define, field
 
 from coopgroup.core.member.error_actions import error_name
-from coopgroup.core.member.transitions import AT_WORK, MemberState
-from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import Coordinator
-from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.telemetry_writer import TelemetryWriter
 from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.topics import (
@@ -47,10 +36,7 @@ from coopgroup.kafka.rpc.topics import (
     ProduceAnswer,
 )
 from coopgroup.kafka.rpc.transport import GroupTransport, TopicLane
-from coopgroup.telemetry import Envelope, MemberReported, to_json
-
-if TYPE_CHECKING:
-    from coopgroup.kafka.membership.driver import GroupDriver
+from coopgroup.telemetry import Envelope, to_json
 
 # The records of a round come within moments: they make one batch.
 _LINGER_S: Final = 0.1
@@ -232,56 +218,3 @@ class TelemetryTopic(TelemetryWriter):
         pause_s = min(_FIRST_PAUSE_S * 2 ** min(self._failures, 16), _PAUSE_S_MAX)
         self._failures += 1
         self.transport.later(_REFUSED_PAUSE_S if is_refused else pause_s, self._go_on)
-
-
-@define(eq=False, kw_only=True)
-class MemberReports:
-    """The reports of one member.
-
-    Attributes:
-        put: takes a report; it neither waits nor raises.
-    """
-
-    transport: GroupTransport
-    driver: GroupDriver
-    put: Callable[[MemberReported], None]
-    interval_ms: int
-
-    def start(self) -> None:
-        """Report after each interval, until the transport is closed."""
-        self.transport.later(self.interval_ms / 1000, self._report)
-
-    def _report(self) -> None:
-        try:
-            if self.driver.member.state in AT_WORK | {MemberState.LOSING}:
-                self.put(report_of(self.driver, now_s(), self.interval_ms))
-        finally:  # without a report, others would take the member for gone
-            self.start()
-
-
-def report_of(driver: GroupDriver, now: float, interval_ms: int) -> MemberReported:
-    """Return the report of this moment.
-
-    Args:
-        driver: of the member.
-        now: a reading of the monotonic clock, in seconds.
-        interval_ms: time to the next report, in ms.
-    """
-    member, rate_per_s = driver.member, driver.meter.rate_per_s
-    lease_s, warmups = driver.lease_until_s - now, member.next_join.warmups
-    since_poll_ms, failed = -1, EMPTY
-    if driver.application is not None:
-        failed = ResourceSet.from_pairs(driver.application.failed())
-    else:
-        since_poll_ms = round(1000 * max(0.0, now - driver.polled_at_s))
-    return MemberReported(
-        state=member.state.value,
-        interval_ms=interval_ms,
-        since_poll_ms=since_poll_ms,
-        lease_ms=-1 if math.isinf(lease_s) else round(1000 * max(0.0, lease_s)),
-        rate_per_s=-1.0 if rate_per_s is None else round(rate_per_s, 3),
-        revoking=member.revocation.pending,
-        warming=EMPTY if warmups is None else warmups.begun - warmups.warm,
-        warm=EMPTY if warmups is None else warmups.warm & warmups.wanted,
-        failed=failed,
-    )

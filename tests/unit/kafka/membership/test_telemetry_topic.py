@@ -13,8 +13,8 @@ from coopgroup.core.member import Member, MemberConfig, MemberState
 from coopgroup.core.member.parts import NextJoin, Revocation, Warmups
 from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.core.model.group_api import Coordinator
-from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.kafka.membership.telemetry_topic import TelemetryTopic, report_of
+from coopgroup.kafka.membership.telemetry_sink import TelemetrySink, report_of
+from coopgroup.kafka.membership.telemetry_topic import TelemetryTopic
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.rpc.topics import FindPartition, FoundPartition, Produce, ProduceAnswer
 from coopgroup.kafka.rpc.transport import GroupTransport, TopicLane
