@@ -61,6 +61,7 @@ from coopgroup.core.member.events import (
     Woken,
 )
 from coopgroup.core.member.transitions import AT_WORK
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import (
     Answer,
     Coordinator,
@@ -106,7 +107,7 @@ from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
 from coopgroup.kafka.rpc.transport import GroupTransport, load_connections
-from coopgroup.telemetry import ClaimRefused, Record
+from coopgroup.telemetry import ClaimRefused, MemberReported, Record
 from coopgroup.worker import Worker, require_threads
 
 if TYPE_CHECKING:
@@ -327,7 +328,10 @@ class GroupDriver:
         """Start the threads."""
         _running.add(self)
         self.transport.start()
-        self.sink.start_reports(self, self.settings.telemetry_report_ms)
+        interval_ms = self.settings.telemetry_report_ms
+        self.sink.start_reports(
+            lambda: (self.member, report_of(self, now_s(), interval_ms)), interval_ms
+        )
         self.is_running = True
         self._worker.submit(self._run)
 
@@ -609,6 +613,34 @@ def _lease_until_s(member: Member) -> float:
     if not member.owned:
         return math.inf
     return member.hold_until_ms / 1000
+
+
+def report_of(driver: GroupDriver, now: float, interval_ms: int) -> MemberReported:
+    """Return the report of this moment.
+
+    Args:
+        driver: of the member.
+        now: a reading of the monotonic clock, in seconds.
+        interval_ms: time to the next report, in ms.
+    """
+    member, rate_per_s = driver.member, driver.meter.rate_per_s
+    lease_s, warmups = driver.lease_until_s - now, member.next_join.warmups
+    since_poll_ms, failed = -1, EMPTY
+    if driver.application is not None:
+        failed = ResourceSet.from_pairs(driver.application.failed())
+    else:
+        since_poll_ms = round(1000 * max(0.0, now - driver.polled_at_s))
+    return MemberReported(
+        state=member.state.value,
+        interval_ms=interval_ms,
+        since_poll_ms=since_poll_ms,
+        lease_ms=-1 if math.isinf(lease_s) else round(1000 * max(0.0, lease_s)),
+        rate_per_s=-1.0 if rate_per_s is None else round(rate_per_s, 3),
+        revoking=member.revocation.pending,
+        warming=EMPTY if warmups is None else warmups.begun - warmups.warm,
+        warm=EMPTY if warmups is None else warmups.warm & warmups.wanted,
+        failed=failed,
+    )
 
 
 def open_sink_and_slot(

@@ -14,22 +14,20 @@ Rule of this file: no lock is held while the application's code runs (a listener
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 from attrs import define, field
 
-from coopgroup.core.member import Action
+from coopgroup.core.member import Action, Member
 from coopgroup.core.member.transitions import AT_WORK, MemberState
-from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.settings import FileLimits
 from coopgroup.kafka.membership.event_log import is_heard, log
 from coopgroup.kafka.rpc.outcomes import HandshakeError
@@ -55,7 +53,6 @@ from coopgroup.telemetry import (
 )
 
 if TYPE_CHECKING:
-    from coopgroup.kafka.membership.driver import GroupDriver
     from coopgroup.kafka.membership.telemetry_file import TelemetryFile
     from coopgroup.kafka.membership.telemetry_topic import TelemetryTopic
     from coopgroup.kafka.rpc.transport import GroupTransport
@@ -77,6 +74,10 @@ _DEBUG: Final = (StateChanged, RequestRefused)
 
 # How long a closing member waits for the broker of the topic.
 _FINISH_S: Final = 1.0
+
+
+Report: TypeAlias = Callable[[], tuple[Member, MemberReported]]
+"""Returns the member after its last step, and how it is."""
 
 
 @define(eq=False)
@@ -141,21 +142,20 @@ class TelemetrySink:
             timeout_ms=timeout_ms,
         )
 
-    def start_reports(self, driver: GroupDriver, interval_ms: int) -> None:
+    def start_reports(self, report: Report, interval_ms: int) -> None:
         """Add a report of the member to the topic after each interval; 0 for never."""
         if self._topic is not None and interval_ms:
-            report = partial(self._report, self._topic, driver, interval_ms)
-            self._topic.transport.later(interval_ms / 1000, report)
+            later = partial(self._report, self._topic, report, interval_ms)
+            self._topic.transport.later(interval_ms / 1000, later)
 
-    def _report(self, topic: TelemetryTopic, driver: GroupDriver, interval_ms: int) -> None:
-        member = driver.member
+    def _report(self, topic: TelemetryTopic, report: Report, interval_ms: int) -> None:
         try:
+            member, record = report()
             # A report that waits is out of date when it arrives.
             if member.state in AT_WORK | {MemberState.LOSING} and not topic.is_behind:
-                report = report_of(driver, now_s(), interval_ms)
-                topic.put(self._envelope(report, member.member_id, member.claim_generation))
+                topic.put(self._envelope(record, member.member_id, member.claim_generation))
         finally:  # without a report, others would take the member for gone
-            self.start_reports(driver, interval_ms)
+            self.start_reports(report, interval_ms)
 
     def finish_topic(self) -> None:
         """Send the waiting records to the topic, for a bounded time; it gets no later records."""
@@ -253,31 +253,3 @@ def _is_worth_a_warning(refusals: int) -> bool:
 
 def _short(value: object) -> object:
     return len(value) if isinstance(value, ResourceSet) else value
-
-
-def report_of(driver: GroupDriver, now: float, interval_ms: int) -> MemberReported:
-    """Return the report of this moment.
-
-    Args:
-        driver: of the member.
-        now: a reading of the monotonic clock, in seconds.
-        interval_ms: time to the next report, in ms.
-    """
-    member, rate_per_s = driver.member, driver.meter.rate_per_s
-    lease_s, warmups = driver.lease_until_s - now, member.next_join.warmups
-    since_poll_ms, failed = -1, EMPTY
-    if driver.application is not None:
-        failed = ResourceSet.from_pairs(driver.application.failed())
-    else:
-        since_poll_ms = round(1000 * max(0.0, now - driver.polled_at_s))
-    return MemberReported(
-        state=member.state.value,
-        interval_ms=interval_ms,
-        since_poll_ms=since_poll_ms,
-        lease_ms=-1 if math.isinf(lease_s) else round(1000 * max(0.0, lease_s)),
-        rate_per_s=-1.0 if rate_per_s is None else round(rate_per_s, 3),
-        revoking=member.revocation.pending,
-        warming=EMPTY if warmups is None else warmups.begun - warmups.warm,
-        warm=EMPTY if warmups is None else warmups.warm & warmups.wanted,
-        failed=failed,
-    )

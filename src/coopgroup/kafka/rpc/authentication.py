@@ -27,7 +27,6 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslBytesRequest, SaslH
 from coopgroup.kafka.aside import Aside, outcome_of
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.config.sasl import TokenOnce
-from coopgroup.kafka.rpc.channel import PAUSED_POLL_S
 from coopgroup.kafka.rpc.outcomes import CredentialsRefusedError, HandshakeError
 
 # With fewer, a host that poses as a broker could guess the password quickly. Kafka allows no fewer.
@@ -36,6 +35,8 @@ _SCRAM_ITERATIONS_MIN: Final = 4_096
 # the same time would always be renewed at the same time.
 _LIFE_SHARES: Final = (0.85, 0.95)
 _LIFETIME_MS_MIN: Final = 1_000
+# Time between two looks at a connection while a broker throttles this client (KIP-219).
+_PAUSED_POLL_S: Final = 0.02
 
 
 @define(eq=False)
@@ -119,7 +120,7 @@ class Authentication:
     async def _ask(self, request: object, until: float) -> Any:  # noqa: ANN401  (kafka-python's)
         connection: Any = self._connection
         while connection.paused and time.monotonic() < until:
-            await connection.net.sleep(PAUSED_POLL_S)
+            await connection.net.sleep(_PAUSED_POLL_S)
         return await connection.send_request(request, (until - time.monotonic()) * 1000)
 
     async def _beside(self, step: Callable[[], object]) -> Any:  # noqa: ANN401  (whatever it gives)

@@ -13,7 +13,8 @@ from coopgroup.core.member import Member, MemberConfig, MemberState
 from coopgroup.core.member.parts import NextJoin, Revocation, Warmups
 from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.core.model.group_api import Coordinator
-from coopgroup.kafka.membership.telemetry_sink import TelemetrySink, report_of
+from coopgroup.kafka.membership.driver import report_of
+from coopgroup.kafka.membership.telemetry_sink import Report, TelemetrySink
 from coopgroup.kafka.membership.telemetry_topic import TelemetryTopic
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.rpc.topics import FindPartition, FoundPartition, Produce, ProduceAnswer
@@ -268,6 +269,11 @@ def transport() -> HandTransport:
     return HandTransport(find_lane=TopicLane.TELEMETRY)
 
 
+def reports_of(driver: Any = None) -> Report:  # noqa: ANN401  (of a test)
+    driver = driver_with() if driver is None else driver
+    return lambda: (driver.member, report_of(driver, 100.0, 5_000))
+
+
 def sink_on(transport: HandTransport) -> TelemetrySink:
     sink = TelemetrySink("g")
     sink.open_topic("telemetry", cast("GroupTransport", transport), 1_000)
@@ -282,7 +288,7 @@ def sent(transport: HandTransport) -> list[Envelope]:
 def test_topic_alone_gets_a_report_after_each_interval(transport: HandTransport) -> None:
     sink, heard = sink_on(transport), list[Envelope]()
     sink.listener = heard.append
-    sink.start_reports(driver_with(), 5_000)
+    sink.start_reports(reports_of(), 5_000)
     assert [transport.run(), transport.run()] == [5.0, 0.1]
     transport.answer(FindPartition, FOUND)
     for _ in range(2):
@@ -295,7 +301,7 @@ def test_topic_alone_gets_a_report_after_each_interval(transport: HandTransport)
 
 def test_report_is_left_out_while_earlier_records_wait(transport: HandTransport) -> None:
     """A topic that is missing for an hour costs the queue no place."""
-    sink_on(transport).start_reports(driver_with(), 5_000)
+    sink_on(transport).start_reports(reports_of(), 5_000)
     for _ in range(4):
         transport.run()
     assert [delay_s for delay_s, _ in transport.actions] == [5.0]
@@ -304,8 +310,8 @@ def test_report_is_left_out_while_earlier_records_wait(transport: HandTransport)
 
 
 def test_member_that_is_not_subscribed_reports_nothing(transport: HandTransport) -> None:
-    driver = driver_with(member=Member(config=CONFIG))
-    sink_on(transport).start_reports(driver, 5_000)
+    left = driver_with(member=Member(config=CONFIG))
+    sink_on(transport).start_reports(reports_of(left), 5_000)
     transport.run()
     assert [delay_s for delay_s, _ in transport.actions] == [5.0]
 
@@ -315,5 +321,5 @@ def test_no_interval_or_no_topic_is_no_report(
     transport: HandTransport, interval_ms: int, *, has_topic: bool
 ) -> None:
     sink = sink_on(transport) if has_topic else TelemetrySink("g")
-    sink.start_reports(driver_with(), interval_ms)
+    sink.start_reports(reports_of(), interval_ms)
     assert transport.actions == []
