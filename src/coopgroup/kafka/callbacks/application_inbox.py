@@ -76,8 +76,7 @@ class ApplicationInbox:
                 if notice.cause == STALLED:
                     self._stalled_at_s = now_s()
             self._notices.append(notice)
-            self.waiting = True
-            self._changed.notify_all()
+            self.wake()
 
     def clear(self) -> None:
         """Drop all notices but errors; finished calls stay."""
@@ -99,8 +98,7 @@ class ApplicationInbox:
         """Run a callback on the application's thread."""
         with self._lock:
             self._calls.append(call)
-            self.waiting = True
-            self._changed.notify_all()
+            self.wake()
 
     def wake(self) -> None:
         """Wake the application's thread without a notice."""
