@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.effects import Lane
@@ -49,14 +49,6 @@ _BEHIND_MAX: Final = 1_000
 _OFFSET_OUT_OF_RANGE: Final = 1
 
 
-@frozen(kw_only=True)
-class _Place:
-    """The partition of the group's rings, and its leader."""
-
-    partition: int
-    leader: Coordinator
-
-
 @define(eq=False, kw_only=True)
 class TopicBell:
     """Rings and listens for one group.
@@ -73,7 +65,7 @@ class TopicBell:
     heard: Callable[[], None]
     warn: Callable[..., None] | None
     timeout_ms: int
-    _place: _Place | None = field(default=None, init=False)
+    _place: FoundPartition | None = field(default=None, init=False)
     _offset: int | None = field(default=None, init=False)
     _failures: int = field(default=0, init=False)
     _is_finding: bool = field(default=False, init=False)
@@ -126,9 +118,9 @@ class TopicBell:
             self._drop_unsent()
             self._try_again(answer)
             return
-        self._place = _Place(partition=answer.partition, leader=answer.leader)
+        self._place = answer
         for _ in range(self._unsent):
-            self._send_ring(self._place)
+            self._send_ring(answer)
         self._unsent = 0
         self._listen()
 
@@ -199,7 +191,7 @@ class TopicBell:
         else:  # no broker, no topic or no right, a moment ago
             self._end_ring()
 
-    def _send_ring(self, place: _Place) -> None:
+    def _send_ring(self, place: FoundPartition) -> None:
         ring = Produce(
             topic=self.topic,
             partition=place.partition,
