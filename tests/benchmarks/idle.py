@@ -5,8 +5,8 @@ and no broker at all. The CPU time is that of the process without the thread tha
 percent of a core. Stable members of both kinds are measured at the same time, several times: the
 CPU time of an idle process depends on what else fills the caches.
 
-Goals: a stable member costs at most 1.5 times as much as confluent_kafka, and without a broker no
-more. The process has at most 8 threads.
+Goals: a stable member costs at most 4 times as much as confluent_kafka, and without a broker 1.5
+times. The process has at most 8 threads.
 
 A consumer waits in `poll(1.0)` in a process of its own, as an idle application does, and measures
 its own process. It prints one JSON object for each line of its input:

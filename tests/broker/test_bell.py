@@ -74,7 +74,6 @@ def hung(cluster: KafkaCluster, topic: str, heard: Callable[[], None]) -> Iterat
         topic=topic,
         group_id="g",
         heard=heard,
-        found=lambda: None,
         warn=lambda event, **_: warnings.append(event),
         timeout_ms=5_000,
     )

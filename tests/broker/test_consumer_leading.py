@@ -37,7 +37,7 @@ def test_group_goes_on_beside_a_member_that_subscribes_to_any_name(
     kafka_cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The empty name alone failed each look-up of the leader, and so each round of the group."""
-    monkeypatch.setattr("coopgroup.kafka.membership.subscription._check_topic", lambda _: None)
+    monkeypatch.setattr("coopgroup.kafka.membership.subscription.is_topic_name", lambda _: True)
     topic = unique("hostile")
     kafka_cluster.create_topic(topic, 4)
     with Crew(kafka_cluster, tmp_path) as crew:

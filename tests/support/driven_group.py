@@ -223,7 +223,7 @@ class DrivenMember:
             event = self.driver.take(0.0)
             assert event is not None
             self.driver.turn(event)
-            if self.driver.pause_s() > 0 and not self.driver.has_events:
+            if self.driver.pause_s() > 0 and not self.driver._events.are_waiting:  # noqa: SLF001 -- of a host
                 return
         pytest.fail(f"{self.name} never rests: {self.driver.member}")
 

@@ -51,7 +51,7 @@ class TurnedDriver:
                 self.driver.is_running = False
                 return
             self.driver.turn(event)
-            if not self.driver.has_events:
+            if not self.driver._events.are_waiting:  # noqa: SLF001 -- of a host
                 self.plan(max(_STEP_S, self.driver.pause_s()))
                 return
         pytest.fail("events cause events without end")
@@ -69,7 +69,7 @@ def turn_drivers(patch: pytest.MonkeyPatch) -> list[TurnedDriver]:
 
     def plan() -> None:
         for one in turned:
-            if one.driver.has_events:
+            if one.driver._events.are_waiting:  # noqa: SLF001 -- of a host
                 one.plan(0.0)
 
     def put_and_plan(events: GroupEvents, event: SessionEvent) -> None:

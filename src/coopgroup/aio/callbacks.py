@@ -33,7 +33,7 @@ from confluent_kafka import TopicPartition
 from coopgroup.aio.hand_out import HandOut, key_of, keys_of
 from coopgroup.aio.loop_port import LoopPort
 from coopgroup.core.model import ResourceSet
-from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener, Interceptor, as_resources
+from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener, as_resources
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.records.record_buffer import Partition
 
@@ -81,14 +81,13 @@ class GivenCallbacks:
 
     consumer: weakref.ref[Any]
     callbacks: Callbacks = field(factory=Callbacks)
-    interceptor: Interceptor | None = None
+    interceptor: Callbacks | None = None
     __weakref__: Any = field(init=False, eq=False)
 
     def named(self, name: str) -> AsyncCallback | None:
         """Return a callback by its name; that of `coopgroup.processing` while it runs."""
-        own: Any = self.callbacks if self.interceptor is None else self.interceptor
-        callback: AsyncCallback | None = getattr(own, name, getattr(self.callbacks, name))
-        return callback
+        own: AsyncCallback | None = getattr(self.interceptor, name, None)
+        return own or getattr(self.callbacks, name)
 
 
 @define(eq=False)

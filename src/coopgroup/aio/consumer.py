@@ -4,12 +4,11 @@ Theory of operation. A consumer has the same parts as a `CooperativeConsumer`. A
 (`polling`), and the tasks of the loop take the records (`hand_out`). Callbacks run on the loop
 (`callbacks`). Names and shapes are those of aiokafka, where it has them.
 
-`Opening` makes the parts beside the loop, then the polling thread. A part that is opened while its
-start is cancelled is closed again.
+`start` makes the parts beside the loop, then the polling thread. Parts that are made while the
+start is cancelled are closed again.
 
 `Ending`: the polling thread reports its end, and the tasks that close wait for it. A cancelled task
-still waits. Otherwise `asyncio.run` would end the loop while
-the consumer gives up its partitions.
+still waits. Otherwise `asyncio.run` would end the loop while the consumer gives up its partitions.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import asyncio
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from concurrent.futures import Future
 from typing import Any, Final, Protocol, Self
 
 from attrs import define, evolve, field
@@ -29,14 +29,12 @@ from coopgroup.aio.loop_port import LoopPort, aside
 from coopgroup.aio.offsets import Offsets
 from coopgroup.aio.polling import Polling
 from coopgroup.aio.records import ConsumerRecord, GivenOffsets
-from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.member.events import WarmedUp
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.policies.policy import Policy
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.callbacks.finalizer import keep_callbacks
 from coopgroup.kafka.callbacks.listener import Callbacks, as_resources
-from coopgroup.kafka.config.settings import ConsumerSettings, merge_configuration, read_settings
+from coopgroup.kafka.config.settings import merge_configuration, read_settings
 from coopgroup.kafka.consumer import ConsumerParts, choose_plugins
 from coopgroup.kafka.forked import is_of_parent, keep_to_process
 from coopgroup.kafka.health.value import Health
@@ -46,49 +44,6 @@ from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.kafka.records.partitions import to_partitions
 
 
-@define(eq=False, kw_only=True)
-class Opening:
-    """All that a consumer needs to open."""
-
-    port: LoopPort
-    settings: ConsumerSettings
-    assignor: Assignor | None
-    policy: Policy | None
-    errors: deque[BaseException]
-    given: weakref.ref[GivenCallbacks]
-    on_end: Callable[[BaseException | None], None]
-
-    async def open(
-        self, owner: Callable[[], object | None], is_closed: Callable[[], bool]
-    ) -> Polling:
-        """Return the polling thread, which is not started yet.
-
-        Raises:
-            ConsumerStoppedError: the consumer was closed or collected meanwhile.
-        """
-        parts = await aside(self.port, lambda: self._build(owner), _close)
-        if is_closed():
-            await aside(self.port, lambda: _close(parts))
-            raise ConsumerStoppedError
-        hand_out = HandOut(
-            parts.pump,
-            self.port,
-            self.errors,
-            is_fetching_here="oauth_cb" not in self.settings.librdkafka,
-        )
-        callbacks = LoopCallbacks(self.given, self.port, hand_out, parts.listener)
-        return Polling(parts, hand_out, callbacks, self.on_end)
-
-    def _build(self, owner: Callable[[], object | None]) -> ConsumerParts:
-        consumer = owner()
-        if consumer is None:
-            raise ConsumerStoppedError
-        parts = ConsumerParts.build(consumer, self.settings, self.assignor, self.policy)
-        parts.listener.consumer = None  # the polling thread must not keep the consumer alive
-        parts.start()
-        return parts
-
-
 def _close(parts: ConsumerParts) -> None:
     parts.stop()
     parts.close()
@@ -96,21 +51,20 @@ def _close(parts: ConsumerParts) -> None:
 
 @define(eq=False)
 class Ending:
-    """Whether a consumer has ended, and how.
+    """Whether a consumer has ended, and how."""
 
-    Attributes:
-        is_over: whether the polling thread has closed the consumer.
-    """
-
-    port: LoopPort
-    is_over: bool = field(default=False, init=False)
+    _over: Future[None] = field(factory=Future, init=False)
     _failure: BaseException | None = field(default=None, init=False)
-    _waiting: set[asyncio.Future[None]] = field(factory=set, init=False)
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the polling thread has closed the consumer."""
+        return self._over.done()
 
     def report(self, failure: BaseException | None) -> None:
         """Report the end, with the exception of the close or None; on the polling thread."""
-        self._failure, self.is_over = failure, True
-        self.port.call(self._wake)
+        self._failure = failure
+        self._over.set_result(None)
 
     def take_failure(self) -> BaseException | None:
         """Return the exception of the close, only once."""
@@ -119,24 +73,13 @@ class Ending:
 
     async def wait(self) -> asyncio.CancelledError | None:
         """Wait for the end, also if the task is cancelled; return the last cancellation."""
-        loop = asyncio.get_running_loop()
         cancelled: asyncio.CancelledError | None = None
         while not self.is_over:
-            waiting: asyncio.Future[None] = loop.create_future()
-            self._waiting.add(waiting)
             try:
-                if not self.is_over:  # it may have ended before it could see this future
-                    await waiting
+                await asyncio.wait([asyncio.wrap_future(self._over)])
             except asyncio.CancelledError as error:
                 cancelled = error
-            finally:
-                self._waiting.discard(waiting)
         return cancelled
-
-    def _wake(self) -> None:
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(None)
 
 
 _METHODS = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
@@ -256,7 +199,7 @@ class AsyncCooperativeConsumer:
         self._polling: Polling | None = None
         self._offsets: Offsets | None = None
         self._is_starting = self._is_closed = False
-        self._ending = Ending(self._port)
+        self._ending = Ending()
         if topics:
             self.subscribe(topics)
 
@@ -278,26 +221,32 @@ class AsyncCooperativeConsumer:
                 else RuntimeError("the consumer was started before")
             )
         self._is_starting = True
-        opening = Opening(
-            port=self._port,
-            settings=self._settings,
-            assignor=self._assignor,
-            policy=self._policy,
-            errors=self._errors,
-            given=weakref.ref(self._given),
-            on_end=self._ending.report,
-        )
         try:
-            self._polling = await opening.open(weakref.ref(self), self._was_closed)
+            parts = await aside(self._port, self._build, _close)
         except BaseException:
             self._is_starting = False
             raise
+        if self._was_closed():
+            await aside(self._port, lambda: _close(parts))
+            raise ConsumerStoppedError
+        is_fetching_here = "oauth_cb" not in self._settings.librdkafka
+        hand_out = HandOut(parts.pump, self._port, self._errors, is_fetching_here=is_fetching_here)
+        given = weakref.ref(self._given)
+        callbacks = LoopCallbacks(given, self._port, hand_out, parts.listener)
+        self._polling = Polling(parts, hand_out, callbacks, self._ending.report)
         self._offsets = Offsets(self._port, self._settings, self._polling, self._was_closed)
         weakref.finalize(self, self._polling.drop).atexit = False
         keep_to_process(self, "_polling", "_offsets")
         if self._topics:
             self._enter()
         self._polling.start()
+
+    def _build(self) -> ConsumerParts:
+        """Make the parts; beside the loop, because it may wait for files and for a token."""
+        parts = ConsumerParts.build(self, self._settings, self._assignor, self._policy)
+        parts.listener.consumer = None  # the polling thread must not keep the consumer alive
+        parts.start()
+        return parts
 
     async def close(self) -> None:
         """Give up all partitions (`on_revoke`), commit, leave the group, end all threads.

@@ -149,7 +149,7 @@ class HandOut:
     # Each with the partitions whose records it awaits; no partitions for all.
     _waiters: dict[asyncio.Future[None], frozenset[Partition]] = field(factory=dict, init=False)
     _polling: int = field(default=0, init=False)  # number of awaits that count as polling
-    # The loop to which `_wake` is on its way.
+    # The loop to which `wake` is on its way.
     _told: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _lock: threading.Lock = field(
         factory=threading.Lock, init=False
@@ -377,11 +377,7 @@ class HandOut:
         """Hand out nothing more, and end all awaits."""
         self.is_closed = True
         self.breathe_at_s = 0.0
-        self._wake()
-
-    def wake_soon(self) -> None:
-        """Let the tasks that wait look again."""
-        self._wake()
+        self.wake()
 
     # --- from the polling thread -----------------------------------------------------------------
 
@@ -413,7 +409,7 @@ class HandOut:
             # From now on it is the application's turn. A loop that is blocked counts as stalled.
             self.driver.polled_at_s = now_s()
         self._told = loop
-        if not self.port.call(self._wake):
+        if not self.port.call(self.wake):
             self._told = None
 
     def note_awaiting(self) -> None:
@@ -427,7 +423,8 @@ class HandOut:
         self.errors.append(error)
         self.breathe_at_s = 0.0
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let the tasks that wait look again."""
         self._told = None
         for waiter in self._waiters:
             _end(waiter)

@@ -26,6 +26,7 @@ from coopgroup.core.member.events import Offset
 from coopgroup.kafka.config.settings import ConsumerSettings
 from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.records.committing import read_committed
+from coopgroup.kafka.records.offsets import check_storable
 from coopgroup.kafka.records.record_buffer import Partition
 
 T = TypeVar("T")
@@ -83,13 +84,9 @@ class Offsets:
     def store(self, offsets: GivenOffsets) -> None:
         """Store offsets for the next commit."""
         wanted = read_offsets_to_commit(offsets)
-        if self.settings.auto_offset_store:
-            raise kafka_exception(
-                KafkaError._INVALID_ARG, "store_offsets: enable.auto.offset.store must be false"
-            )
-        for one in wanted:
-            self._check_owned((one.topic, one.partition), "store_offsets")
-        self.polling.parts.committing.store.store(wanted)
+        parts, is_automatic = self.polling.parts, self.settings.auto_offset_store
+        check_storable(wanted, parts.listener.owned, is_automatic=is_automatic)
+        parts.committing.store.store(wanted)
 
     async def committed(self, key: Partition) -> int | None:
         """Return the committed offset of a partition."""
@@ -164,10 +161,8 @@ class Offsets:
         The offsets are read from time to time. The records that came since then show that the log
         is longer.
         """
-        ends = self.polling.ends
-        if not ends.is_wanted:
-            ends.is_wanted = True
-        high = ends.found.get(key, -1)
+        self.polling.are_ends_wanted = True
+        high = self.polling.ends.get(key, -1)
         if high < 0:
             return None
         return high if key in self._seeking else max(high, self.known_position(key) or 0)

@@ -148,30 +148,21 @@ def _stop_all() -> None:
 
 
 @define(eq=False)
-class LogEnds:
-    """Log end offsets of the last fetches.
-
-    Attributes:
-        is_wanted: whether the application has asked for one.
-    """
-
-    is_wanted: bool = False
-    found: dict[Partition, int] = field(factory=dict)
-
-
-@define(eq=False)
 class Polling:
     """The polling thread of one consumer.
 
     Attributes:
         on_end: called on the thread when it ends, with the exception of the close or None.
+        ends: log end offsets of the last fetches.
+        are_ends_wanted: whether the application has asked for one.
     """
 
     parts: ConsumerParts
     hand_out: HandOut
     callbacks: LoopCallbacks
     on_end: Callable[[BaseException | None], None]
-    ends: LogEnds = field(factory=LogEnds, init=False)
+    ends: dict[Partition, int] = field(factory=dict, init=False)
+    are_ends_wanted: bool = field(default=False, init=False)
     _ends_at_s: float = field(default=0.0, init=False)
     _worker: Worker = field(factory=lambda: Worker("coopgroup-aio"), init=False)
     _is_over: bool = field(default=False, init=False)
@@ -234,7 +225,7 @@ class Polling:
         self.parts.fetching.record_buffer.resume(keys, by)
         if not self._paused.isdisjoint(keys):
             self.call(lambda: self._wake_librdkafka(keys))
-        self.hand_out.wake_soon()
+        self.hand_out.wake()
 
     @property
     def _stopping(self) -> frozenset[Partition]:
@@ -335,12 +326,12 @@ class Polling:
     def _read_ends(self) -> None:
         """Read the log end offsets for `highwater`, if the application asks for them."""
         now = now_s()
-        if not self.ends.is_wanted or now < self._ends_at_s:
+        if not self.are_ends_wanted or now < self._ends_at_s:
             return
         self._ends_at_s = now + _ENDS_S
         fetching = self.parts.fetching
         ask = fetching.consumer.get_watermark_offsets
-        self.ends.found = {
+        self.ends = {
             (topic, number): ask(TopicPartition(topic, number), cached=True)[1]
             for topic, number in fetching.fetched
         }

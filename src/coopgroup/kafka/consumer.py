@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import operator
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from time import clock_gettime
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -84,7 +84,7 @@ from coopgroup.kafka.records.committing import Committing, read_committed
 from coopgroup.kafka.records.decoding import Decoder, error_of
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offset_lookup import OffsetLookup
-from coopgroup.kafka.records.offsets import OffsetStore, given_offsets, offsets_to_store
+from coopgroup.kafka.records.offsets import OffsetStore, check_storable, given_offsets
 from coopgroup.kafka.records.pace import AWAY_S, IDLE_S, Pace
 from coopgroup.kafka.records.partitions import (
     all_but,
@@ -102,8 +102,6 @@ if TYPE_CHECKING:
 
 # Maximum wait in librdkafka for a large batch.
 _BATCH_S: Final = 0.005
-# How often a consumer without records looks at all its other work.
-_LOOK_S: Final = 1.0
 
 
 @define(eq=False)
@@ -114,7 +112,6 @@ class Delivery:
     meter: WorkMeter
     driver: GroupDriver = field(init=False)
     fetching: Fetching = field(init=False)
-    _look_at_s: float = field(default=0.0, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.driver, self.fetching = self.pump.driver, self.pump.fetching
@@ -136,7 +133,7 @@ class Delivery:
             ready, rearranged = len(record_buffer.ready), record_buffer.rearranged
             self.meter.go_on(now_s(), len(taken), ready, rearranged)
         except BaseException:
-            self.put_back(record_buffer.leaving)
+            self.pump.put_back(record_buffer.leaving)
             raise
         record_buffer.leaving = ()  # no call follows, so no signal handler can run
         return taken
@@ -158,13 +155,6 @@ class Delivery:
         if self.pump.decoder is not None:
             raise error_of(event)
         return [event]
-
-    def put_back(self, messages: Sequence[Message]) -> None:
-        """Queue records again if a signal's exception kept them from the application.
-
-        Records of partitions that the signal handler gave up are dropped.
-        """
-        self.pump.put_back(messages)
 
     def _take(self, count: int, deadline_s: float) -> list[Message]:
         pump, record_buffer = self.pump, self.fetching.record_buffer
@@ -203,9 +193,8 @@ class Delivery:
             # Without a lease, a full buffer must wait, too: a loop without a pause would keep the
             # GIL from the thread that is about to report the loss.
             while len(ready) < count or now >= driver.lease_until_s:
-                slice_s = self._slice_s(now)
-                if count - len(ready) > 1:  # librdkafka waits for a full batch, and for no signal
-                    slice_s = min(slice_s, IDLE_S)
+                is_quiet = driver.is_quiet and not self.fetching.is_about_to_begin
+                slice_s = self.pump.pace.slice_s(now, is_quiet=is_quiet)
                 wait_s = max(0.0, _whole_ms(min(slice_s, deadline_s - now)))
                 if now >= driver.lease_until_s:
                     # No record may leave, and the group is about to report the reason.
@@ -216,11 +205,7 @@ class Delivery:
                     until_s = min(deadline_s, now + AWAY_S, self.pump.committing.due_at_s)
                     driver.inbox.wait(max(0.0, until_s - now))
                     wait_s = 0.0
-                    self._look_at_s = now
-                else:
-                    limit_s = min(deadline_s, self.pump.committing.due_at_s)
-                    self._look_at_s = min(limit_s, now + _LOOK_S)
-                self.fetching.fetch(count - len(ready), wait_s, self._again_s)
+                self.fetching.fetch(count - len(ready), wait_s)
                 if ready:
                     self.pump.pace.hear()
                 now = now_s()
@@ -228,30 +213,6 @@ class Delivery:
                     return
         finally:
             driver.polled_at_s = now_s()
-
-    def _again_s(self) -> float:
-        """Return how long to wait again for a record, in seconds; 0 if other work may be due.
-
-        The code between two slices is most of the CPU time of an idle consumer, so it is short.
-        """
-        driver, now = self.driver, now_s()
-        if now >= self._look_at_s or now >= driver.lease_until_s:
-            return 0.0
-        if driver.inbox.waiting or self.fetching.waiting:
-            return 0.0
-        return _whole_ms(min(self._slice_s(now), self._look_at_s - now))
-
-    def _slice_s(self, now: float) -> float:
-        """Return how long to wait in librdkafka before looking at the group again, in seconds."""
-        driver, fetching = self.driver, self.fetching
-        is_quiet = driver.is_quiet and not (fetching.waiting and fetching.is_about_to_begin)
-        slice_s = self.pump.pace.slice_s(now, is_quiet=is_quiet)
-        # Each record comes this way, but an idle consumer only a few times per second.
-        if slice_s != IDLE_S or not is_quiet or fetching.waiting:
-            return slice_s
-        if fetching.record_buffer.paused or driver.commits.are_waited_for:
-            return slice_s
-        return self.pump.pace.slice_s(now, is_quiet=True, calm_until_s=driver.calm_until_s)
 
 
 def _whole_ms(wait_s: float) -> float:
@@ -473,7 +434,7 @@ class CooperativeConsumer:
             try:
                 error = message.error()
             except BaseException:  # such as Ctrl-C at this moment
-                self._delivery.put_back([message])
+                self._delivery.pump.put_back([message])
                 raise
             record_buffer.leaving = ()
             if error is not None:
@@ -589,8 +550,11 @@ class CooperativeConsumer:
             ValueError: both or neither of message and offsets were given.
         """
         self._check_open()
-        owned, is_automatic = self._listener.owned, self._settings.auto_offset_store
-        wanted = offsets_to_store(message, offsets, owned, is_automatic=is_automatic)
+        wanted = given_offsets(message, offsets, "store")
+        if wanted is None:
+            raise ValueError("expected either message or offsets")
+        is_automatic = self._settings.auto_offset_store
+        check_storable(wanted, self._listener.owned, is_automatic=is_automatic)
         self._committing.store.store(wanted)
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
@@ -831,15 +795,14 @@ class ConsumerParts:
             leader=driver.leader,
             leads=lambda: driver.leads,
             post=driver.post,
+            later=driver.transport.later,
             refresh_ms=settings.metadata_refresh_ms,
             hidden=settings.own_topics,
             look_for_missing=missing.look,
         )
-        driver.watcher = watcher
         lookup.on_open = watcher.give_back_soon
         decoder = None if settings.deserializers is None else Decoder(settings.deserializers)
         pump = Pump(driver, fetching, committing, listener, decoder, Pace(IDLE_S))
-        driver.on_bell = pump.pace.hear_bell
         work = ConsumerWork(listener, fetching, committing, lookup.log_ranges, lookup.offset_reset)
         probe = MemberProbe(driver, work)
         sink.watch(probe)

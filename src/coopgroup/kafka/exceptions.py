@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup.core.member import ErrorCode, MemberConfig
 
-_OF_LIBRDKAFKA: Final = {
+OF_LIBRDKAFKA: Final = {
     int(ErrorCode.NO_ANSWER): KafkaError._TRANSPORT,
     int(ErrorCode.UNSUPPORTED_BY_BROKER): KafkaError._UNSUPPORTED_FEATURE,
     int(ErrorCode.UNAUTHENTICATED): KafkaError._AUTHENTICATION,
@@ -49,7 +49,7 @@ def refusal(code: int, message: str, member: MemberConfig) -> KafkaException:
 
 def kafka_error(code: int, message: str | None = None, *, fatal: bool = False) -> KafkaError:
     """Return an error of the group or of librdkafka; the default text is librdkafka's."""
-    return KafkaError(_OF_LIBRDKAFKA.get(code, code), message, fatal=fatal)
+    return KafkaError(OF_LIBRDKAFKA.get(code, code), message, fatal=fatal)
 
 
 def kafka_exception(

@@ -26,7 +26,7 @@ from coopgroup.aio.consumer import AsyncCooperativeConsumer
 from coopgroup.aio.polling import Polling
 from coopgroup.core.member.events import Offset
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.callbacks.listener import Interceptor
+from coopgroup.kafka.callbacks.listener import Callbacks
 from coopgroup.kafka.consumer import ConsumerParts, CooperativeConsumer
 from coopgroup.kafka.exceptions import PASSING_ERRORS
 from coopgroup.kafka.membership.work_meter import WorkMeter
@@ -197,10 +197,10 @@ class Attachment:
         if self.hook.interceptor is not None:
             raise ConfigurationError("consumer", self.consumer, "one that is not processed already")
         self._was_automatic = self.parts.committing.store.automatic
-        self._replace(Interceptor(on_revoke=on_revoke, on_lost=on_lost), oldest)
+        self._replace(Callbacks(on_revoke=on_revoke, on_lost=on_lost), oldest)
         self.call_later(self._take_over)
 
-    def _replace(self, hook: Interceptor | None, oldest: Oldest | None) -> None:
+    def _replace(self, hook: Callbacks | None, oldest: Oldest | None) -> None:
         """Take the place of the application's callbacks and of the polls, or give it back."""
         self.hook.interceptor = hook
         self.parts.driver.meter.is_elsewhere = hook is not None

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup.processing.failures import DeadLetter, Failure
-
-Headers: TypeAlias = "Sequence[tuple[str, bytes | str | None]] | Mapping[str, bytes | str | None]"
 
 _TIMESTAMP_NOT_AVAILABLE = 0
 

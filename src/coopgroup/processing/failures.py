@@ -64,7 +64,7 @@ class DeadLetter:
             raise ConfigurationError("producer", self.producer, "a confluent_kafka.Producer")
         if not isinstance(self.topic, str) or not self.topic:
             raise ConfigurationError("topic", self.topic, "the name of a topic")
-        _check_count("timeout_ms", self.timeout_ms)
+        check_count("timeout_ms", self.timeout_ms)
 
 
 Outcome: TypeAlias = "Stop | Skip | DeadLetter"
@@ -89,12 +89,9 @@ class Retry:
     otherwise: Outcome = Stop()
 
     def __attrs_post_init__(self) -> None:
-        if isinstance(self.attempts, bool) or not isinstance(self.attempts, int):
-            raise ConfigurationError("attempts", self.attempts, "a whole number from 2")
-        if self.attempts < 2:
-            raise ConfigurationError("attempts", self.attempts, "a whole number from 2")
-        _check_count("backoff_ms", self.backoff_ms)
-        _check_count("backoff_max_ms", self.backoff_max_ms)
+        check_count("attempts", self.attempts, 2)
+        check_count("backoff_ms", self.backoff_ms)
+        check_count("backoff_max_ms", self.backoff_max_ms)
         if not isinstance(self.otherwise, (Stop, Skip, DeadLetter)):
             raise ConfigurationError("otherwise", self.otherwise, _AN_OUTCOME)
 
@@ -149,6 +146,11 @@ def decide(on_error: OnError, failure: Failure) -> Outcome | Retry:
     return answer
 
 
-def _check_count(field_name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigurationError(field_name, value, "a whole number above 0")
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """Refuse an option that is not a whole number, or is too small.
+
+    Raises:
+        ConfigurationError: it is refused.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigurationError(name, value, f"a whole number from {least}")

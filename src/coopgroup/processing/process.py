@@ -15,7 +15,7 @@ from coopgroup.aio.consumer import AsyncCooperativeConsumer
 from coopgroup.aio.records import ConsumerRecord
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.consumer import CooperativeConsumer
-from coopgroup.processing.failures import OnError, Stop, check_on_error
+from coopgroup.processing.failures import OnError, Stop, check_count, check_on_error
 from coopgroup.processing.running import StopSignal, Timing, stop_at_signals
 from coopgroup.processing.scheduler import Limits, Order, Scheduler
 from coopgroup.processing.tasks import TaskProcessing
@@ -101,7 +101,7 @@ def process(  # noqa: PLR0913  (the options of a whole pipeline)
         ProcessingError: a record was not handled; its cause is the exception of the handler.
         KafkaException: the group refused this member permanently, or a partition failed.
     """
-    timing = Timing(stop, _checked("stop_timeout_ms", stop_timeout_ms), hands_over=False)
+    timing = Timing(stop, stop_timeout_ms, hands_over=False)
     counts = {"workers": workers, "concurrency": concurrency}
     return _process(consumer, handle, Scheduler(order, limits), counts, on_error, timing)
 
@@ -143,7 +143,7 @@ def run(  # noqa: PLR0913  (the options of a whole pipeline)
         KafkaException: as for `process`.
     """
     stop = threading.Event()
-    timing = Timing(stop, _checked("stop_timeout_ms", stop_timeout_ms), hands_over=True)
+    timing = Timing(stop, stop_timeout_ms, hands_over=True)
     counts = {"workers": workers, "concurrency": concurrency}
     scheduler = Scheduler(order, limits)
     begin = partial(_process, consumer, handle, scheduler, counts, on_error, timing)
@@ -182,8 +182,9 @@ def _process(
         raise ConfigurationError(
             other, counts[other], f"no such option for this consumer: use {wanted}"
         )
-    given = counts[wanted]
-    count = (_CONCURRENCY if is_async else _WORKERS) if given is None else _checked(wanted, given)
+    usual = _CONCURRENCY if is_async else _WORKERS
+    count = usual if (given := counts[wanted]) is None else given
+    check_count(wanted, count)
     if not callable(handle):
         raise ConfigurationError("handle", handle, "a callable that takes a record")
     check_on_error(on_error)
@@ -199,9 +200,3 @@ def _process(
         raise ConfigurationError("consumer", consumer, _SUBSCRIBED)
     ThreadProcessing(consumer, handle, on_error, scheduler, timing, count).run()
     return None
-
-
-def _checked(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigurationError(name, value, "a whole number above 0")
-    return value

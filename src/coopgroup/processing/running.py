@@ -16,6 +16,7 @@ from typing import Protocol
 from attrs import define
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.processing.failures import check_count
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -42,6 +43,9 @@ class Timing:
     stop: StopSignal | None
     stop_timeout_ms: int
     hands_over: bool
+
+    def __attrs_post_init__(self) -> None:
+        check_count("stop_timeout_ms", self.stop_timeout_ms)
 
     @property
     def stop_timeout_s(self) -> float:

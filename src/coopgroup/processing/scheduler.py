@@ -27,7 +27,7 @@ from attrs import define, field, frozen
 from confluent_kafka import Message
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.processing.failures import DeadLetter, Failure
+from coopgroup.processing.failures import DeadLetter, Failure, check_count
 
 Order: TypeAlias = Literal["partition", "key", "none"]
 Partition: TypeAlias = tuple[str, int]
@@ -62,9 +62,7 @@ class Limits:
 
     def __attrs_post_init__(self) -> None:
         for name in ("records", "bytes", "partition_records"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigurationError(f"limits.{name}", value, "a whole number above 0")
+            check_count(f"limits.{name}", getattr(self, name))
 
 
 @frozen

@@ -109,19 +109,19 @@ class HandTransport:
         node: Coordinator | None,
         timeout_ms: int,
     ) -> None:
-        self._check()
-        self.requests.append((lane, request, node, timeout_ms, on_answer))
+        if self.is_closed:
+            on_answer(TransportFailure(kind=FailureKind.DISCONNECTED, message="not running"))
+        else:
+            self.requests.append((lane, request, node, timeout_ms, on_answer))
 
-    def later(self, delay_s: float, action: Callable[[], None]) -> None:
-        self._check()
+    def later(self, delay_s: float, action: Callable[[], None]) -> bool:
+        if self.is_closed:
+            return False
         if delay_s:
             self.actions.append((delay_s, action))
         else:
             action()
-
-    def _check(self) -> None:
-        if self.is_closed:
-            raise RuntimeError("the transport is not running")
+        return True
 
     def run(self) -> float:
         """Run the next action; return its delay."""
@@ -280,8 +280,6 @@ class FakeDriver:
     lease_until_s: float = math.inf
     polled_at_s: float = 0.0
     is_quiet: bool = True
-    calm_until_s: float | None = None
-    commits: Any = field(factory=lambda: SimpleNamespace(are_waited_for=False))
     member: Any = field(factory=lambda: SimpleNamespace(topics=(), member_id="m", generation=3))
     posted: list[Any] = field(factory=list)
     code: int | None = 0

@@ -15,7 +15,6 @@ from coopgroup.core.member.effects import STALLED, GrantResources, LoseResources
 from coopgroup.core.member.events import CommitRequested, LossHandled, Offset
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.callbacks.listener import Callbacks
-from coopgroup.kafka.records.pace import IDLE_S, Pace
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
 from tests.unit.kafka.fakes import FakeLibrdkafka, places, record
@@ -214,25 +213,6 @@ def test_take_waits_in_whole_milliseconds_until_its_end(waits: list[float], hand
     assert hand.now_s - began_s >= 0.07
     assert min(waits) >= 0.001
     assert len(waits) <= 4
-
-
-@pytest.mark.parametrize("work", ["none", "offset", "commit", "paused", "batch"])
-def test_long_waits_of_an_idle_consumer_end_if_other_work_may_be_done(
-    waits: list[float], work: str, monkeypatch: pytest.MonkeyPatch, hand: Hand
-) -> None:
-    monkeypatch.setattr("coopgroup.kafka.records.fetching._SOON_S", 0.0)
-    stage = owning()
-    stage.delivery.pump.pace = Pace(IDLE_S)
-    stage.delivery.pump.pace.slice_s(hand.now_s - 60.0, is_quiet=True)
-    stage.driver.calm_until_s = math.inf
-    if work == "offset":
-        stage.fetching.waiting = frozenset({("t", 7)})
-    elif work == "commit":
-        stage.driver.commits.are_waited_for = True
-    elif work == "paused":
-        stage.fetching.record_buffer.pause([("t", 0)])
-    stage.delivery.take(2 if work == "batch" else 1, 1.0)
-    assert max(waits) > IDLE_S if work == "none" else max(waits) == IDLE_S
 
 
 def test_take_without_partitions_waits_for_the_group(waits: list[float]) -> None:

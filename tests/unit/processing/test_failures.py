@@ -38,7 +38,7 @@ def test_callable_may_answer_with_a_retry() -> None:
     [
         ({"attempts": 1}, "attempts: got 1, expected a whole number from 2"),
         ({"attempts": "3"}, "attempts: got '3', expected a whole number from 2"),
-        ({"backoff_ms": 0}, "backoff_ms: got 0, expected a whole number above 0"),
+        ({"backoff_ms": 0}, "backoff_ms: got 0, expected a whole number from 1"),
         ({"otherwise": Retry()}, "otherwise: got Retry("),
     ],
 )

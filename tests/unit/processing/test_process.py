@@ -38,8 +38,8 @@ def test_consumer_without_a_subscription_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"workers": 0}, "workers: got 0, expected a whole number above 0"),
-        ({"stop_timeout_ms": True}, "stop_timeout_ms: got True, expected a whole number above 0"),
+        ({"workers": 0}, "workers: got 0, expected a whole number from 1"),
+        ({"stop_timeout_ms": True}, "stop_timeout_ms: got True, expected a whole number from 1"),
         ({"order": "keys"}, "order: got 'keys', expected 'partition', 'key' or 'none'"),
         ({"on_error": "skip"}, "on_error: got 'skip', expected Retry"),
     ],

@@ -31,6 +31,7 @@ from coopgroup.core.member.effects import (
     LoseResources,
 )
 from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.exceptions import OF_LIBRDKAFKA, kafka_error
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
 from coopgroup.telemetry import Record, RequestRefused
 
@@ -75,8 +76,7 @@ class ApplicationInbox:
                 if notice.cause == STALLED:
                     self._stalled_at_s = now_s()
             self._notices.append(notice)
-            self.waiting = True
-            self._changed.notify_all()
+            self.wake()
 
     def clear(self) -> None:
         """Drop all notices but errors; finished calls stay."""
@@ -98,8 +98,7 @@ class ApplicationInbox:
         """Run a callback on the application's thread."""
         with self._lock:
             self._calls.append(call)
-            self.waiting = True
-            self._changed.notify_all()
+            self.wake()
 
     def wake(self) -> None:
         """Wake the application's thread without a notice."""
@@ -134,11 +133,7 @@ class ApplicationInbox:
         self._notices = deque(one for one in self._notices if isinstance(one, kinds))
 
 
-_CODES: Final = {
-    ErrorCode.NO_ANSWER.name: KafkaError._TRANSPORT,
-    ErrorCode.UNAUTHENTICATED.name: KafkaError._AUTHENTICATION,
-    ErrorCode.UNSUPPORTED_BY_BROKER.name: KafkaError._UNSUPPORTED_FEATURE,
-}
+_CODES: Final = {ErrorCode(code).name: code for code in OF_LIBRDKAFKA}
 # librdkafka suppresses a repeated error for the same time.
 _AGAIN_S: Final = 30.0
 
@@ -161,5 +156,5 @@ class GroupErrors:
             return
         self._told_at_s[record.error] = now
         words = f"GroupCoordinator: {record.request} failed: {record.error} ({record.action})"
-        error_cb, error = self.error_cb, KafkaError(code, words)
+        error_cb, error = self.error_cb, kafka_error(code, words)
         self.inbox.call_soon(lambda: error_cb(error))

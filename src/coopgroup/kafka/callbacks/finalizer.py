@@ -61,8 +61,8 @@ def finalize_when_dropped(
 
     def end() -> None:
         # Garbage is collected on any thread, at any moment. So this function does not wait, start a
-        # thread or take a lock that this thread may hold already. (The locks of the driver and the
-        # watcher are reentrant.) A forked child has no thread of the group, but may have a lock
+        # thread or take a lock that this thread may hold already. (The locks of the driver and its
+        # transport are reentrant.) A forked child has no thread of the group, but may have a lock
         # that was held during the fork.
         if os.getpid() == home_pid:
             driver.leave("consumer dropped", for_good=True)

@@ -40,7 +40,7 @@ from coopgroup.kafka.exceptions import kafka_exception, refusal
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.fetching import Fetching
-from coopgroup.kafka.records.partitions import to_partitions, to_resources
+from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.kafka.records.record_buffer import Partition
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 
@@ -188,7 +188,7 @@ def as_resources(partitions: list[TopicPartition]) -> ResourceSet:
         TypeError: the argument is not a list of partitions.
     """
     try:
-        return to_resources(partitions)
+        return ResourceSet.from_pairs((one.topic, one.partition) for one in partitions)
     except (AttributeError, TypeError):
         raise TypeError("requires list of TopicPartition") from None
 
@@ -198,17 +198,6 @@ def as_resources(partitions: list[TopicPartition]) -> ResourceSet:
 _CLOSE_COMMIT_S: Final = 5.0
 
 
-@frozen
-class Interceptor:
-    """Callbacks of `coopgroup.processing`, which come in place of the application's own.
-
-    They outlast a new `subscribe`, which replaces the application's callbacks.
-    """
-
-    on_revoke: Callback
-    on_lost: Callback
-
-
 @define(eq=False)
 class GroupListener:
     """Serves the inbox of one consumer.
@@ -216,7 +205,8 @@ class GroupListener:
     Attributes:
         owned: partitions that the application owns, as its callbacks have reported.
         on_failure: called if the group refuses this member; None without an `error_cb`.
-        interceptor: the callbacks of `coopgroup.processing` while it runs.
+        interceptor: `on_revoke` and `on_lost` of `coopgroup.processing` while it runs. They replace
+            those of the application, and outlast a new `subscribe`, which replaces `callbacks`.
         is_polled: whether the application serves the inbox by its own polls, so that serving counts
             against `max.poll.interval.ms`. False if another thread serves for it.
     """
@@ -229,7 +219,7 @@ class GroupListener:
     owned: ResourceSet = field(default=EMPTY, init=False)
     callbacks: Callbacks = field(factory=Callbacks, init=False)
     on_failure: Callable[[KafkaError], None] | None = field(default=None, init=False)
-    interceptor: Interceptor | None = field(default=None, init=False)
+    interceptor: Callbacks | None = field(default=None, init=False)
     is_polled: bool = field(default=True, init=False)
     _assigning: ResourceSet | None = field(default=None, init=False)
     _revoking: ResourceSet | None = field(default=None, init=False)

@@ -554,8 +554,7 @@ _CONNECTIONS: Final = (
         "reconnect.backoff.ms",
         _SAME,
         Whole(0),
-        "for the group's connections. For fetching 120, unless this key or "
-        "`reconnect.backoff.max.ms` is given",
+        "for the group's connections",
         default=50,
     ),
     Key(

@@ -71,9 +71,8 @@ class SaslCredentials:
             client.set_sasl_credentials(*self.newest)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, eq=False)
 class _Token:
-    number: int
     text: str = field(repr=False)
     extensions: Mapping[str, str] = field(repr=False)
     renew_at: float
@@ -99,7 +98,6 @@ class OAuthTokenSource:
     clock: Callable[[], float] = time.time
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _last: _Token | None = field(default=None, init=False)
-    _fetched: int = field(default=0, init=False)
     # Tokens that brokers refused since they last accepted one.
     _refused: int = field(default=0, init=False)
     _aside: Aside = field(init=False)
@@ -148,9 +146,7 @@ class OAuthTokenSource:
         with self._lock:
             if self._last is not None and self._last.expires_at > expires_at:
                 return  # this call hung, and a later one was faster
-            self._fetched += 1
             self._last = _Token(
-                number=self._fetched,
                 text=str(answer[0]),
                 extensions=extensions,
                 renew_at=now + (expires_at - now) * TOKEN_LIFE_SHARE,
@@ -179,7 +175,7 @@ class OAuthTokenSource:
             says little, because a token may be revoked or a key rotated at any time.
         """
         with self._lock:
-            if self._last is None or self._last.number != token.number:
+            if self._last is not token:
                 return False  # another connection reported it before
             self._last = None
             self._refused += 1

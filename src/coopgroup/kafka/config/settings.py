@@ -46,7 +46,6 @@ from coopgroup.telemetry import Envelope
 _UNKNOWN_KEY: Final = re.compile(r'No such configuration property: "([^"]*)"')
 OWN_PROTOCOL: Final = "coopgroup"
 _LOOKUPS: Final = 6
-_RECONNECT_MS: Final = 120
 _QUEUE_BACKOFF: Final = "fetch.queue.backoff.ms"
 _BELL: Final = "coopgroup.bell.topic"
 # Kafka's names of metrics, like those of topics, have no other characters.
@@ -153,7 +152,7 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
         ),
         librdkafka={
             _QUEUE_BACKOFF: KEYS[_QUEUE_BACKOFF].default,
-            **_calm_reconnects(librdkafka),
+            **librdkafka,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
         },
@@ -305,19 +304,6 @@ def _protocols(given: Mapping[str, Any]) -> tuple[str, ...]:
 def _is_eager(name: str) -> bool:
     protocol = kafka_protocol(name)
     return protocol is not None and protocol.is_eager
-
-
-def _calm_reconnects(librdkafka: Mapping[str, Any]) -> dict[str, Any]:
-    """Add a first wait before librdkafka connects again, unless the application sets one.
-
-    Without any broker, librdkafka 2.16 ends and starts its bootstrap threads all the time. With its
-    default of 100 ms, that costs 0.8 % of a core. With a broker, it uses the first connection only
-    to learn the brokers, and waits for half of this time before the next. With 200 ms, that would
-    delay the first records.
-    """
-    if librdkafka.keys() & {"reconnect.backoff.ms", "reconnect.backoff.max.ms"}:
-        return dict(librdkafka)
-    return {"reconnect.backoff.ms": _RECONNECT_MS, **librdkafka}
 
 
 def _admin_configuration(librdkafka: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,10 +16,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.effects import Lane
@@ -50,21 +49,12 @@ _BEHIND_MAX: Final = 1_000
 _OFFSET_OUT_OF_RANGE: Final = 1
 
 
-@frozen(kw_only=True)
-class _Place:
-    """The partition of the group's rings, and its leader."""
-
-    partition: int
-    leader: Coordinator
-
-
 @define(eq=False, kw_only=True)
 class TopicBell:
     """Rings and listens for one group.
 
     Attributes:
         heard: called on the transport's thread when the group rang.
-        found: called when a first request for rings was answered, so that later rings are heard.
         warn: called with an event and its fields; None if the topic need not exist.
         timeout_ms: time limit of a request; the broker may hold a Fetch for longer.
     """
@@ -73,12 +63,10 @@ class TopicBell:
     topic: str
     group_id: str
     heard: Callable[[], None]
-    found: Callable[[], None]
     warn: Callable[..., None] | None
     timeout_ms: int
-    _place: _Place | None = field(default=None, init=False)
+    _place: FoundPartition | None = field(default=None, init=False)
     _offset: int | None = field(default=None, init=False)
-    _hears: bool = field(default=False, init=False)
     _failures: int = field(default=0, init=False)
     _is_finding: bool = field(default=False, init=False)
     _warned: set[str] = field(factory=set, init=False)
@@ -95,25 +83,19 @@ class TopicBell:
 
     def start(self) -> None:
         """Begin to listen."""
-        self._later(0.0, self._find)
+        self.transport.later(0.0, self._find)
 
     def ring(self) -> None:
         """Tell the other members that a round has begun, if they can be reached."""
         with self._lock:
             self._rings += 1
             self._silent.clear()
-        if not self._later(0.0, self._begin_ring):
+        if not self.transport.later(0.0, self._begin_ring):
             self._end_ring()
 
     def finish(self, timeout_s: float) -> None:
         """Wait until the rings so far have reached their broker, or have failed."""
         self._silent.wait(timeout_s)
-
-    def _later(self, delay_s: float, action: Callable[[], None]) -> bool:
-        with suppress(RuntimeError):  # the transport is closed
-            self.transport.later(delay_s, action)
-            return True
-        return False
 
     def _end_ring(self) -> None:
         with self._lock:
@@ -136,9 +118,9 @@ class TopicBell:
             self._drop_unsent()
             self._try_again(answer)
             return
-        self._place = _Place(partition=answer.partition, leader=answer.leader)
+        self._place = answer
         for _ in range(self._unsent):
-            self._send_ring(self._place, is_repeated=False)
+            self._send_ring(answer)
         self._unsent = 0
         self._listen()
 
@@ -152,10 +134,8 @@ class TopicBell:
             end = FindEnd(topic=self.topic, partition=place.partition)
             self._send(TopicLane.LISTEN, end, self._take_end, place.leader)
         else:
-            # The first answer shows whether the member has the right to read, so it comes soon.
-            wait_ms = _LISTEN_MS if self._hears else 0
             listen = ListenForRings(
-                topic=self.topic, partition=place.partition, offset=offset, wait_ms=wait_ms
+                topic=self.topic, partition=place.partition, offset=offset, wait_ms=_LISTEN_MS
             )
             self._send(TopicLane.LISTEN, listen, self._take_rings, place.leader)
 
@@ -172,15 +152,12 @@ class TopicBell:
             return
         self._failures = 0
         self._warned.discard("listen")
-        if not self._hears:
-            self._hears = True
-            self.found()
         if self.group_id.encode() in answer.keys:
             self.heard()
         is_behind = answer.end_offset - answer.next_offset > _BEHIND_MAX
         self._offset = answer.end_offset if is_behind else answer.next_offset
         if answer.keys:
-            self._later(_READ_PAUSE_S, self._listen)
+            self.transport.later(_READ_PAUSE_S, self._listen)
         else:
             self._listen()
 
@@ -198,23 +175,23 @@ class TopicBell:
         if code is not None and code in TOPIC_REFUSALS:
             self._offset = None
             self._warn_of("listen", code)
-            self._later(_REFUSED_PAUSE_S, self._find)
+            self.transport.later(_REFUSED_PAUSE_S, self._find)
             return
         pause_s = min(_FIRST_PAUSE_S * 2 ** min(self._failures, 16), _PAUSE_S_MAX)
         self._failures += 1
-        self._later(pause_s, self._find)
+        self.transport.later(pause_s, self._find)
 
     # --- ringing ---------------------------------------------------------------------------------
 
     def _begin_ring(self) -> None:
         if self._place is not None:
-            self._send_ring(self._place, is_repeated=False)
+            self._send_ring(self._place)
         elif self._is_finding:
             self._unsent += 1
         else:  # no broker, no topic or no right, a moment ago
             self._end_ring()
 
-    def _send_ring(self, place: _Place, *, is_repeated: bool) -> None:
+    def _send_ring(self, place: FoundPartition) -> None:
         ring = Produce(
             topic=self.topic,
             partition=place.partition,
@@ -225,30 +202,15 @@ class TopicBell:
         )
 
         def on_answer(answer: ProduceAnswer | TransportFailure) -> None:
-            failed = isinstance(answer, TransportFailure) or answer.error_code != ErrorCode.NONE
-            if not isinstance(answer, TransportFailure) and answer.error_code in TOPIC_REFUSALS:
-                self._warn_of("ring", answer.error_code)
-            elif failed and not is_repeated:
-                self._ring_elsewhere()
-                return
-            elif not failed:
-                self._warned.discard("ring")
+            # If the leader has moved, the request for rings fails too, and finds the next leader.
+            if isinstance(answer, ProduceAnswer):
+                if answer.error_code in TOPIC_REFUSALS:
+                    self._warn_of("ring", answer.error_code)
+                elif not answer.error_code:
+                    self._warned.discard("ring")
             self._end_ring()
 
         self._send(TopicLane.RING, ring, on_answer, place.leader)
-
-    def _ring_elsewhere(self) -> None:
-        """Ask for the leader, and ring there once more: it may have moved."""
-
-        def on_found(answer: FoundPartition | TransportFailure) -> None:
-            if isinstance(answer, TransportFailure) or answer.leader is None:
-                self._end_ring()
-                return
-            place = _Place(partition=answer.partition, leader=answer.leader)
-            self._send_ring(place, is_repeated=True)
-
-        request = FindPartition(topic=self.topic, group_id=self.group_id)
-        self._send(Lane.COMMIT, request, on_found)
 
     def _drop_unsent(self) -> None:
         for _ in range(self._unsent):
@@ -265,10 +227,9 @@ class TopicBell:
         node: Coordinator | None = None,
     ) -> None:
         held_ms = request.wait_ms if isinstance(request, ListenForRings) else 0
-        with suppress(RuntimeError):  # the transport is closed
-            self.transport.send(
-                lane, request, on_answer, node=node, timeout_ms=self.timeout_ms + held_ms
-            )
+        self.transport.send(
+            lane, request, on_answer, node=node, timeout_ms=self.timeout_ms + held_ms
+        )
 
     def _warn_of(self, what: str, code: int) -> None:
         if what not in self._warned and self.warn is not None:

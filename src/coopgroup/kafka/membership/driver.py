@@ -61,6 +61,7 @@ from coopgroup.core.member.events import (
     Woken,
 )
 from coopgroup.core.member.transitions import AT_WORK
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import (
     Answer,
     Coordinator,
@@ -98,7 +99,6 @@ from coopgroup.kafka.membership.ports import (
     Application,
     ResourceApplication,
     RoundLookup,
-    Watcher,
 )
 from coopgroup.kafka.membership.supervised import Supervision, supervision
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
@@ -107,7 +107,7 @@ from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
 from coopgroup.kafka.rpc.transport import GroupTransport, load_connections
-from coopgroup.telemetry import ClaimRefused, Record
+from coopgroup.telemetry import ClaimRefused, MemberReported, Record
 from coopgroup.worker import Worker, require_threads
 
 if TYPE_CHECKING:
@@ -205,10 +205,7 @@ class GroupDriver:
         lease_until_s: until when records may be handed out; infinite without owned resources.
         polled_at_s: when the application last left `poll`; infinite while it is in `poll`.
         is_quiet: whether no notice of the group is expected within the next moments.
-        calm_until_s: when this thread will act next; None if it awaits an answer, or tries again.
         fence: fence of the current membership, or of the last membership after a loss.
-        watcher: begins its work on this thread when it is due.
-        on_bell: called when the member hears its group's rings.
         is_running: whether the group's thread was started and has not ended.
         member: the member after the last step, for readers on other threads.
     """
@@ -227,11 +224,8 @@ class GroupDriver:
     lease_until_s: float = field(default=math.inf, init=False)
     polled_at_s: float = field(default=math.inf, init=False)
     is_quiet: bool = field(default=True, init=False)
-    calm_until_s: float | None = field(default=None, init=False)
     fence: Fence = field(factory=Fence, init=False)
-    watcher: Watcher | None = field(default=None, init=False)
     is_running: bool = field(default=False, init=False)
-    on_bell: Callable[[], None] = field(default=lambda: None, init=False)
     leader: RoundLeader = field(init=False)
     transport: GroupTransport = field(init=False)
     _bell: TopicBell | None = field(default=None, init=False)
@@ -306,7 +300,6 @@ class GroupDriver:
                 topic=topic,
                 group_id=self.settings.member.group_id,
                 heard=lambda: self.post(BellRang()),
-                found=self.on_bell,
                 warn=self.sink.warn if self.settings.names_bell else None,
                 timeout_ms=self.settings.member.request_timeout_ms,
             )
@@ -322,11 +315,6 @@ class GroupDriver:
         return self._session.member
 
     @property
-    def has_events(self) -> bool:
-        """Return whether events wait for a turn."""
-        return self._events.are_waiting
-
-    @property
     def leads(self) -> bool:
         """Return whether this member leads its group, perhaps since an earlier process."""
         return self._session.leads
@@ -340,7 +328,10 @@ class GroupDriver:
         """Start the threads."""
         _running.add(self)
         self.transport.start()
-        self.sink.start_reports(self, self.settings.telemetry_report_ms)
+        interval_ms = self.settings.telemetry_report_ms
+        self.sink.start_reports(
+            lambda: (self.member, report_of(self, now_s(), interval_ms)), interval_ms
+        )
         self.is_running = True
         self._worker.submit(self._run)
 
@@ -412,7 +403,6 @@ class GroupDriver:
         self._worker.close(_STOP_TIMEOUT_MS / 1000)
         _running.discard(self)
         self.leader.stop()
-        self._lag_watcher.stop()
         if self._bell is not None:
             self._bell.finish(_RING_TIMEOUT_S)
         self.sink.finish_topic()
@@ -453,8 +443,6 @@ class GroupDriver:
             self._fail(error)
             pause_s = _ERROR_PAUSE_S
         self._due_s = began_s + pause_s
-        is_busy = self.member.outstanding or backing_off(self._session)
-        self.calm_until_s = None if is_busy else self._due_s
         return pause_s
 
     def _handle(self, event: SessionEvent) -> None:
@@ -466,8 +454,6 @@ class GroupDriver:
             if remind_at_s != self._reminded_s:
                 self._told.wake()
             self._reminded_s = remind_at_s
-        if self.watcher is not None and now_s() >= self.watcher.due_s:
-            self.watcher.begin()
 
     def _pause_s(self) -> float:
         deadline_ms = session_deadline_ms(self._session)
@@ -482,8 +468,6 @@ class GroupDriver:
             pause_s = min(pause_s, max(0.0, stalls_at_s - now_s()))
         if self._remind_at_s != self._reminded_s:
             pause_s = min(pause_s, max(0.0, self._remind_at_s - now_s()))
-        if self.watcher is not None:
-            pause_s = min(pause_s, max(0.0, self.watcher.due_s - now_s()))
         return min(pause_s, self.inbox.pause_s())
 
     def _is_stalled(self) -> bool:
@@ -629,6 +613,34 @@ def _lease_until_s(member: Member) -> float:
     if not member.owned:
         return math.inf
     return member.hold_until_ms / 1000
+
+
+def report_of(driver: GroupDriver, now: float, interval_ms: int) -> MemberReported:
+    """Return the report of this moment.
+
+    Args:
+        driver: of the member.
+        now: a reading of the monotonic clock, in seconds.
+        interval_ms: time to the next report, in ms.
+    """
+    member, rate_per_s = driver.member, driver.meter.rate_per_s
+    lease_s, warmups = driver.lease_until_s - now, member.next_join.warmups
+    since_poll_ms, failed = -1, EMPTY
+    if driver.application is not None:
+        failed = ResourceSet.from_pairs(driver.application.failed())
+    else:
+        since_poll_ms = round(1000 * max(0.0, now - driver.polled_at_s))
+    return MemberReported(
+        state=member.state.value,
+        interval_ms=interval_ms,
+        since_poll_ms=since_poll_ms,
+        lease_ms=-1 if math.isinf(lease_s) else round(1000 * max(0.0, lease_s)),
+        rate_per_s=-1.0 if rate_per_s is None else round(rate_per_s, 3),
+        revoking=member.revocation.pending,
+        warming=EMPTY if warmups is None else warmups.begun - warmups.warm,
+        warm=EMPTY if warmups is None else warmups.warm & warmups.wanted,
+        failed=failed,
+    )
 
 
 def open_sink_and_slot(

@@ -22,8 +22,8 @@ if the whole machine goes down, which takes longer than a session lasts. The gro
 refuses an outdated identity.
 
 The group's thread sends the heartbeats, and a disk or a network file system may hang. So `keep`
-returns at once, and a thread writes the newest identity. It ends when nothing is left to write. A
-slot is freed only after its last write, or the write would reach the slot's next holder.
+returns immediately, and a worker writes the newest identity. A slot is freed only after its last
+write, or the write would reach the slot's next holder.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from attrs import Factory, define, field
+from attrs import define, field
 
 from coopgroup.core.member import KeptIdentity
 from coopgroup.core.model import ResourceSet
@@ -108,18 +108,11 @@ class IdentitySlot:
     warn: Callable[..., None]
     _descriptor: int
     _file: tuple[int, int]
-    _home_pid: int = field(factory=os.getpid, init=False)
-    # Entered instead of the condition, as in `application_inbox`; guards the rest.
-    _lock: threading.RLock = field(factory=threading.RLock, init=False)
-    _changed: threading.Condition = field(
-        default=Factory(lambda self: threading.Condition(self._lock), takes_self=True), init=False
-    )
-    _waiting: _Content | None = field(default=None, init=False)
     _worker: Worker = field(factory=lambda: Worker("coopgroup-identity"), init=False)
-    _is_writing: bool = field(default=False, init=False)
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)  # guards the rest
+    _waiting: _Content | None = field(default=None, init=False)
     _was_written: bool = field(default=False, init=False)
     _is_released: bool = field(default=False, init=False)
-    _is_free: bool = field(default=False, init=False)
 
     def keep(
         self,
@@ -132,70 +125,54 @@ class IdentitySlot:
         A newer identity replaces one that is not written yet. If the file cannot be written, it
         keeps no identity or an earlier one.
         """
-        if os.getpid() != self._home_pid:
-            return
         with self._lock:
             if not self._is_released:
                 self._waiting = (identity, seen, next_round_in_ms)
                 self._was_written = True
-                self._write_aside()
+                self._begin(self._write_newest)
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until the newest identity is written; return whether the writer is done."""
-        if os.getpid() != self._home_pid:
-            return True
-        with self._lock:
-            return self._changed.wait_for(lambda: not self._is_writing, timeout_s)
+        """Wait until the newest identity is written; return whether it is."""
+        written = threading.Event()
+        with suppress(RuntimeError):  # no thread can be had, so none is writing
+            self._worker.submit(written.set)
+            return written.wait(timeout_s)
+        return self._waiting is None
 
     def release(self, timeout_s: float = _RELEASE_S) -> None:
         """Free the slot for other processes once the disk has answered; its content stays."""
-        if os.getpid() != self._home_pid:  # the lock may have been held at the fork
-            if not self._is_free:
-                self._is_free = True
-                os.close(self._descriptor)
-            return
         with self._lock:
-            if self._is_released:
-                return
-            self._is_released = True
-            if self._was_written:  # closing a written file may hang, too
-                self._write_aside()
-            if not self._is_writing:
-                self._run()
-            elif not self._changed.wait_for(lambda: not self._is_writing, timeout_s):
-                self._warn_of(TimeoutError(f"the disk has not answered for {timeout_s:g} s"))
-                timeout_s = 0.0
-        self._worker.close(timeout_s)  # an idle thread would outlive the consumer
+            was_released, self._is_released = self._is_released, True
+        # Closing a written file may hang, too.
+        if not was_released and not (self._was_written and self._begin(self._free)):
+            self._free()
+        if not self._worker.close(timeout_s):
+            self._warn_of(TimeoutError(f"the disk has not answered for {timeout_s:g} s"))
 
-    def _write_aside(self) -> None:
-        """Start a writer unless one runs; without a free thread, the next call tries again."""
-        if self._is_writing:
-            return
-        self._is_writing = True
+    def _begin(self, job: Callable[[], None]) -> bool:
+        """Run a job after all earlier ones; return False without a free thread."""
         try:
-            self._worker.submit(self._run)
+            self._worker.submit(job)
         except RuntimeError as error:
-            self._is_writing = False
             self._warn_of(error)
+            return False
+        return True
 
-    def _run(self) -> None:
-        while (job := self._next()) is not None:
-            try:
-                job()
-            except Exception as error:  # noqa: BLE001 -- the slot must become free
-                self._warn_of(error)
-
-    def _next(self) -> Callable[[], None] | None:
+    def _write_newest(self) -> None:
         with self._lock:
             content, self._waiting = self._waiting, None
-            if content is not None:
-                return partial(_write, self._descriptor, self.group_id, *content)
-            if self._is_released and not self._is_free:
-                self._is_free = True
-                return partial(_let_go, self._descriptor, self._file)
-            self._is_writing = False
-            self._changed.notify_all()
-            return None
+        if content is not None:
+            self._try(partial(_write, self._descriptor, self.group_id, *content))
+
+    def _free(self) -> None:
+        self._write_newest()
+        self._try(partial(_let_go, self._descriptor, self._file))
+
+    def _try(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001 -- the slot must become free
+            self._warn_of(error)
 
     def _warn_of(self, error: Exception) -> None:
         self.warn("identity_not_kept", path=str(self.path), error=str(error))

@@ -81,6 +81,7 @@ class RoundLeader:
     Attributes:
         seen: topics of the last round led here, with their partitions at the latest look-up.
         request: the subscriptions of the last round led here; None before.
+        looks: runs the looks at topics and lags, which may wait for brokers.
         turn: held while the assignor runs, because an assignor need not be thread-safe.
         complete: adds the host's fields to the assignments of a decided round.
     """
@@ -97,9 +98,8 @@ class RoundLeader:
     request: RoundRequest | None = field(default=None, init=False)
     turn: threading.Lock = field(factory=threading.Lock, init=False)
     _lags: RebalanceLags = field(factory=RebalanceLags, init=False)
-    # A look at topics may wait for brokers, and must not delay a round.
     _rounds: Worker = field(factory=lambda: Worker("coopgroup-leader"), init=False)
-    _looks: Worker = field(factory=lambda: Worker("coopgroup-leader-looks"), init=False)
+    looks: Worker = field(factory=lambda: Worker("coopgroup-leader-looks"), init=False)
     is_stopped: bool = field(default=False, init=False)
     # guards `seen`
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
@@ -123,7 +123,7 @@ class RoundLeader:
         of the topics requests it.
         """
         try:
-            self._looks.submit(partial(self._look, duty, self.seen), after_s=_LOOK_AFTER_S)
+            self.looks.submit(partial(self._look, duty, self.seen), after_s=_LOOK_AFTER_S)
         except RuntimeError as error:  # no thread is available
             self.sink.warn("topics_unavailable", error=str(error))
 
@@ -133,7 +133,7 @@ class RoundLeader:
         self.lookup.close()
         deadline = now_s() + _STOP_TIMEOUT_S
         self._rounds.close(_STOP_TIMEOUT_S)
-        self._looks.close(max(0.0, deadline - now_s()))
+        self.looks.close(max(0.0, deadline - now_s()))
 
     def warn(self, event: str, **fields: object) -> None:
         """Tell about a look-up that failed, unless it failed because the member closes."""
@@ -236,7 +236,6 @@ class LagWatcher:
 
     leader: RoundLeader
     post: Callable[[LagsChecked], None]
-    _worker: Worker = field(factory=lambda: Worker("coopgroup-lag-watcher"), init=False)
     _is_checking: bool = field(default=False, init=False)
     _fails: bool = field(default=False, init=False)
 
@@ -246,14 +245,10 @@ class LagWatcher:
             return
         self._is_checking = True
         try:
-            self._worker.submit(partial(self._run, duty))
+            self.leader.looks.submit(partial(self._run, duty))
         except RuntimeError as error:  # no thread is available
             self._is_checking = False
             self._warn(one_line(error))
-
-    def stop(self) -> None:
-        """End the running check; call this after the leader's look-ups were closed."""
-        self._worker.close(_STOP_TIMEOUT_S)
 
     def _run(self, duty: CheckLags) -> None:
         try:

@@ -8,7 +8,6 @@ topic counts as missing only after a second answer, a little later.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -58,7 +57,7 @@ class MissingTopics:
 
     def look(self, names: frozenset[str]) -> None:
         """Look for the topics of the subscription, and report those that are newly missing."""
-        self._later(0.0, partial(self._begin, names))
+        self.transport.later(0.0, partial(self._begin, names))
 
     def _begin(self, names: frozenset[str]) -> None:
         self._names = names
@@ -69,10 +68,7 @@ class MissingTopics:
         if not self._names:
             return
         request = FindTopics(names=tuple(sorted(self._names)[:_NAMES_MAX]))
-        with suppress(RuntimeError):  # the member has ended
-            self.transport.send(
-                Lane.COMMIT, request, self._hear, node=None, timeout_ms=self.timeout_ms
-            )
+        self.transport.send(Lane.COMMIT, request, self._hear, node=None, timeout_ms=self.timeout_ms)
 
     def _hear(self, answer: Mapping[str, FoundTopic] | TransportFailure) -> None:
         if isinstance(answer, TransportFailure):
@@ -94,7 +90,7 @@ class MissingTopics:
     def _ask_after(self, delay_s: float) -> None:
         """Ask again after a delay, which replaces an earlier delay."""
         self._delay = delay = self._delay + 1
-        self._later(delay_s, lambda: self._ask() if delay == self._delay else None)
+        self.transport.later(delay_s, lambda: self._ask() if delay == self._delay else None)
 
     def _tell(self, code: int, topics: list[str]) -> None:
         error = KafkaError(code)
@@ -106,10 +102,6 @@ class MissingTopics:
         """Let `poll` return the events; on the application's thread."""
         if not self.fetching.record_buffer.is_shared:  # awaits of asyncio return only records
             self.fetching.record_buffer.add(events)
-
-    def _later(self, delay_s: float, action: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the member has ended
-            self.transport.later(delay_s, action)
 
 
 def _event(code: int, topic: str, reason: str) -> Message:

@@ -64,18 +64,3 @@ class RoundLookup(Protocol):
     def close(self) -> None:
         """Make pending look-ups fail immediately."""
         ...
-
-
-class Watcher(Protocol):
-    """Work that the group's thread begins when it is due, and never waits for.
-
-    Attributes:
-        due_s: a reading of the monotonic clock; infinite for never. After a change by another
-            thread, the group's thread needs an event.
-    """
-
-    due_s: float
-
-    def begin(self) -> None:
-        """Begin what is due, on another thread; `due_s` is later then."""
-        ...

@@ -6,9 +6,6 @@ they are known.
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from attrs import define, field
 from confluent_kafka import KafkaError
 
@@ -20,11 +17,9 @@ from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.membership.driver import GroupDriver
-from coopgroup.kafka.membership.watching import TopicWatcher, TopicWish
+from coopgroup.kafka.membership.watching import TopicWatcher, TopicWish, shortened
 from coopgroup.kafka.records.committing import Committing
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
-
-_SHOWN_MAX: Final = 100  # characters of a name or pattern shown in an error
 
 
 @define(eq=False)
@@ -117,24 +112,11 @@ def read_topics(topics: list[str]) -> TopicWish:
     Raises:
         ConfigurationError: a name or a pattern is invalid.
     """
-    for topic in topics:
-        _check_topic(topic)
-    return TopicWish.read(topics)
-
-
-def _check_topic(topic: str) -> None:
-    if topic.startswith("^"):
-        try:
-            re.compile(topic)
-        except (re.error, OverflowError, RecursionError) as cause:
-            expected = f"a regular expression ({_shortened(str(cause))})"
-            raise ConfigurationError("topics", _shortened(topic), expected) from None
-    elif not is_topic_name(topic):
-        raise ConfigurationError("topics", _shortened(topic), TOPIC_NAME_RULE)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+    wish = TopicWish.read(topics)
+    for name in topics:
+        if not name.startswith("^") and not is_topic_name(name):
+            raise ConfigurationError("topics", shortened(name), TOPIC_NAME_RULE)
+    return wish
 
 
 def _read_wish(topics: list[str]) -> TopicWish:

@@ -191,7 +191,6 @@ def _ring(transport: GroupTransport, topic: str, group_id: str) -> None:
         topic=topic,
         group_id=group_id,
         heard=lambda: None,
-        found=lambda: None,
         warn=None,
         timeout_ms=_TIMEOUT_MS,
     )

@@ -43,8 +43,6 @@ _STANDARD: Final = frozenset({"/dev/stdout", "/dev/stderr"})
 _RETRY_S: Final = 0.1
 _RETRY_S_MAX: Final = 5.0
 _ROTATE_AGAIN_S: Final = 60.0
-# `_partial` for a torn line that cannot be continued.
-_TORN: Final = (1, -1)
 # How long a closing consumer waits for the disk.
 _CLOSE_S: Final = 2.0
 
@@ -62,8 +60,8 @@ class TelemetryFile(TelemetryWriter):
     _descriptor: int | None = field(default=None, init=False)
     _rotates: bool = field(default=False, init=False)
     _rotate_at_s: float = field(default=0.0, init=False)
-    # Bytes of a torn line in the file, and the file's size after them.
-    _partial: tuple[int, int] = field(default=(0, 0), init=False)
+    # Whether the file may end with a part of a line: then a new line begins first.
+    _is_torn: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         """Open the file, so that a wrong path is an error of the constructor.
@@ -77,8 +75,6 @@ class TelemetryFile(TelemetryWriter):
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until the records so far are written; return whether they are."""
-        if self._is_in_child():
-            return True
         written = threading.Event()
         with self._lock:
             if not self._waiting or self._is_closed:
@@ -137,7 +133,6 @@ class TelemetryFile(TelemetryWriter):
             if self._refuse():
                 self.warn("telemetry_file_unwritable", path=str(self.path), error=str(error))
             if self._is_closed:
-                self._take_back()
                 self._drop()
             return False
         except Exception as error:  # noqa: BLE001 -- the next record may be written
@@ -150,34 +145,24 @@ class TelemetryFile(TelemetryWriter):
         return True
 
     def _append(self, line: bytes) -> None:
-        descriptor = self._prepare(len(line))
-        written, size = self._partial
-        if written and (not self._rotates or os.fstat(descriptor).st_size != size):
-            # Another member wrote after the torn line. The line stays torn until its end is
-            # written.
-            self._partial = _TORN
+        descriptor, written = self._prepare(len(line)), 0
+        if self._is_torn:
             os.write(descriptor, b"\n")
-            self._partial, written = (0, 0), 0
+            self._is_torn = False
         try:
             while written < len(line):
                 written += os.write(descriptor, line[written:])
         except OSError:
-            self._partial = (written, os.fstat(descriptor).st_size)
+            self._is_torn = written > 0 and not self._take_back(descriptor, written)
             raise
-        self._partial = (0, 0)
 
-    def _take_back(self) -> None:
-        """Cut a torn line off unless another member wrote after it."""
-        written, size = self._partial
-        self._partial = (0, 0)
-        descriptor = self._descriptor
-        if descriptor is None or not written or not self._rotates:
-            return
-        try:
-            if os.fstat(descriptor).st_size == size:
-                os.ftruncate(descriptor, size - written)
-        except OSError as error:
-            self.warn("telemetry_file_unwritable", path=str(self.path), error=str(error))
+    def _take_back(self, descriptor: int, written: int) -> bool:
+        """Cut a torn line off; return False if the file is a pipe, or cannot be cut."""
+        with suppress(OSError):
+            if self._rotates:
+                os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
+                return True
+        return False
 
     def _prepare(self, length: int) -> int:
         """Return the descriptor to append to: reopened if the file moved, rotated if it is full."""
@@ -185,7 +170,7 @@ class TelemetryFile(TelemetryWriter):
             self._close_descriptor()
         descriptor = self._open() if self._descriptor is None else self._descriptor
         max_bytes = self.limits.max_bytes
-        if self._rotates and max_bytes and not self._partial[0]:
+        if self._rotates and max_bytes:
             size = os.fstat(descriptor).st_size
             if size and size + length > max_bytes and now_s() >= self._rotate_at_s:
                 self._rotate(descriptor)
@@ -196,9 +181,8 @@ class TelemetryFile(TelemetryWriter):
         os.set_blocking(descriptor, True)  # a slow reader of a pipe gets whole lines
         status = os.fstat(descriptor)
         self._rotates = stat.S_ISREG(status.st_mode) and str(self.path) not in _STANDARD
-        self._partial = (0, 0)
-        if self._rotates and status.st_size and not self._ends_with_a_line(status.st_size):
-            self._partial = _TORN  # torn by a killed process: begin a new line
+        # A killed process may have torn its last line.
+        self._is_torn = self._rotates and not self._ends_with_a_line(status.st_size)
         return descriptor
 
     def _ends_with_a_line(self, size: int) -> bool:
@@ -207,7 +191,7 @@ class TelemetryFile(TelemetryWriter):
         except OSError:
             return True  # write only
         try:
-            return os.pread(reader, 1, size - 1) in {b"\n", b""}
+            return os.pread(reader, 1, max(0, size - 1)) in {b"\n", b""}
         finally:
             os.close(reader)
 

@@ -3,6 +3,11 @@
 Records are logged as events (`event_log`). The file gets one JSON object per line
 (`telemetry_file`), and the topic one JSON object per record (`telemetry_topic`).
 
+A member tells its topic of telemetry from time to time how it is. Records tell what changed. A
+lease and the time since the last poll change all the time, and only the member knows them.
+`coopgroup watch` shows them. Reports are made on the transport's thread, and read published values.
+So a report costs neither `poll` nor the group's thread anything.
+
 Rule of this file: no lock is held while the application's code runs (a listener or a log handler).
 """
 
@@ -12,13 +17,15 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 from attrs import define, field
 
-from coopgroup.core.member import Action
+from coopgroup.core.member import Action, Member
+from coopgroup.core.member.transitions import AT_WORK, MemberState
 from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.settings import FileLimits
@@ -47,7 +54,7 @@ from coopgroup.telemetry import (
 
 if TYPE_CHECKING:
     from coopgroup.kafka.membership.telemetry_file import TelemetryFile
-    from coopgroup.kafka.membership.telemetry_topic import Reporter, TelemetryTopic
+    from coopgroup.kafka.membership.telemetry_topic import TelemetryTopic
     from coopgroup.kafka.rpc.transport import GroupTransport
 
 _WARNINGS: Final = (
@@ -67,6 +74,10 @@ _DEBUG: Final = (StateChanged, RequestRefused)
 
 # How long a closing member waits for the broker of the topic.
 _FINISH_S: Final = 1.0
+
+
+Report: TypeAlias = Callable[[], tuple[Member, MemberReported]]
+"""Returns the member after its last step, and how it is."""
 
 
 @define(eq=False)
@@ -131,22 +142,20 @@ class TelemetrySink:
             timeout_ms=timeout_ms,
         )
 
-    def start_reports(self, reporter: Reporter, interval_ms: int) -> None:
+    def start_reports(self, report: Report, interval_ms: int) -> None:
         """Add a report of the member to the topic after each interval; 0 for never."""
-        topic = self._topic
-        if topic is None or not interval_ms:
-            return
-        from coopgroup.kafka.membership.telemetry_topic import MemberReports  # noqa: PLC0415 - an option
+        if self._topic is not None and interval_ms:
+            later = partial(self._report, self._topic, report, interval_ms)
+            self._topic.transport.later(interval_ms / 1000, later)
 
-        def put(report: MemberReported) -> None:
+    def _report(self, topic: TelemetryTopic, report: Report, interval_ms: int) -> None:
+        try:
+            member, record = report()
             # A report that waits is out of date when it arrives.
-            if not topic.is_behind:
-                member = reporter.member
-                topic.put(self._envelope(report, member.member_id, member.claim_generation))
-
-        MemberReports(
-            transport=topic.transport, reporter=reporter, put=put, interval_ms=interval_ms
-        ).start()
+            if member.state in AT_WORK | {MemberState.LOSING} and not topic.is_behind:
+                topic.put(self._envelope(record, member.member_id, member.claim_generation))
+        finally:  # without a report, others would take the member for gone
+            self.start_reports(report, interval_ms)
 
     def finish_topic(self) -> None:
         """Send the waiting records to the topic, for a bounded time; it gets no later records."""

@@ -11,36 +11,21 @@ know a repeated record by its content.
 
 A producer of confluent_kafka would cost five threads with three brokers, and it gives up the
 records of a missing topic after 30 s.
-
-`MemberReports`: a member tells its topic of telemetry from time to time how it is.
-
-Records of telemetry tell what changed. A lease and the time since the last poll change all the
-time, and only the member knows them. `coopgroup watch` shows them.
-Reports are made on the transport's thread, and read published values. So a report
-costs neither `poll` nor the group's thread anything.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from attrs import define, field
 
-from coopgroup.core.member import Member
 from coopgroup.core.member.error_actions import error_name
-from coopgroup.core.member.transitions import AT_WORK, MemberState
-from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import Coordinator
-from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.membership.ports import ResourceApplication
 from coopgroup.kafka.membership.telemetry_writer import TelemetryWriter
-from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.topics import (
     RECORD_REFUSALS,
@@ -51,7 +36,7 @@ from coopgroup.kafka.rpc.topics import (
     ProduceAnswer,
 )
 from coopgroup.kafka.rpc.transport import GroupTransport, TopicLane
-from coopgroup.telemetry import Envelope, MemberReported, to_json
+from coopgroup.telemetry import Envelope, to_json
 
 # The records of a round come within moments: they make one batch.
 _LINGER_S: Final = 0.1
@@ -94,7 +79,7 @@ class TelemetryTopic(TelemetryWriter):
         """Send the waiting records, for a bounded time; later records are not taken."""
         if not self._take_no_more():
             return
-        if self._is_awake and self._later(0.0, self._go_on):
+        if self._is_awake and self.transport.later(0.0, self._go_on):
             self._is_idle.wait(timeout_s)
         self.dropped += len(self._waiting)
         if self.dropped:
@@ -107,13 +92,7 @@ class TelemetryTopic(TelemetryWriter):
 
     def _wake(self) -> bool:
         self._is_idle.clear()
-        return self._later(_LINGER_S, self._go_on)
-
-    def _later(self, delay_s: float, action: Callable[[], None]) -> bool:
-        with suppress(RuntimeError):  # the transport has not started, or is closed
-            self.transport.later(delay_s, action)
-            return True
-        return False
+        return self.transport.later(_LINGER_S, self._go_on)
 
     def _tell_dropped(self, dropped: int) -> None:
         self.warn("telemetry_topic_dropped", topic=self.topic, records=dropped)
@@ -182,11 +161,10 @@ class TelemetryTopic(TelemetryWriter):
             self._is_asked = False
             on_answer(answer)
 
-        with suppress(RuntimeError):  # the transport is closed
-            self.transport.send(
-                TopicLane.TELEMETRY, request, take, node=node, timeout_ms=self.timeout_ms
-            )
-            self._is_asked = True
+        self._is_asked = True
+        self.transport.send(
+            TopicLane.TELEMETRY, request, take, node=node, timeout_ms=self.timeout_ms
+        )
 
     def _take_place(self, answer: FoundPartition | TransportFailure) -> None:
         if isinstance(answer, TransportFailure) or answer.leader is None:
@@ -239,87 +217,4 @@ class TelemetryTopic(TelemetryWriter):
             self.warn("telemetry_topic_unavailable", topic=self.topic, error=error)
         pause_s = min(_FIRST_PAUSE_S * 2 ** min(self._failures, 16), _PAUSE_S_MAX)
         self._failures += 1
-        self._later(_REFUSED_PAUSE_S if is_refused else pause_s, self._go_on)
-
-
-class Reporter(Protocol):
-    """The part of `GroupDriver` that a report reads."""
-
-    @property
-    def member(self) -> Member:
-        """Return the member after its last step."""
-        ...
-
-    @property
-    def application(self) -> ResourceApplication | None:
-        """Return the application of a group of named resources, which does not poll; else None."""
-        ...
-
-    @property
-    def meter(self) -> WorkMeter:
-        """Return the meter of the application's work."""
-        ...
-
-    @property
-    def lease_until_s(self) -> float:
-        """Return until when the member may work; infinite without owned resources."""
-        ...
-
-    @property
-    def polled_at_s(self) -> float:
-        """Return when the application last left `poll`; infinite while it is in `poll`."""
-        ...
-
-
-@define(eq=False, kw_only=True)
-class MemberReports:
-    """The reports of one member.
-
-    Attributes:
-        put: takes a report; it neither waits nor raises.
-    """
-
-    transport: GroupTransport
-    reporter: Reporter
-    put: Callable[[MemberReported], None]
-    interval_ms: int
-
-    def start(self) -> None:
-        """Report after each interval, until the transport is closed."""
-        with suppress(RuntimeError):  # the transport is closed
-            self.transport.later(self.interval_ms / 1000, self._report)
-
-    def _report(self) -> None:
-        try:
-            if self.reporter.member.state in AT_WORK | {MemberState.LOSING}:
-                self.put(report_of(self.reporter, now_s(), self.interval_ms))
-        finally:  # without a report, others would take the member for gone
-            self.start()
-
-
-def report_of(reporter: Reporter, now: float, interval_ms: int) -> MemberReported:
-    """Return the report of this moment.
-
-    Args:
-        reporter: the member.
-        now: a reading of the monotonic clock, in seconds.
-        interval_ms: time to the next report, in ms.
-    """
-    member, rate_per_s = reporter.member, reporter.meter.rate_per_s
-    lease_s, warmups = reporter.lease_until_s - now, member.next_join.warmups
-    since_poll_ms, failed = -1, EMPTY
-    if reporter.application is not None:
-        failed = ResourceSet.from_pairs(reporter.application.failed())
-    else:
-        since_poll_ms = round(1000 * max(0.0, now - reporter.polled_at_s))
-    return MemberReported(
-        state=member.state.value,
-        interval_ms=interval_ms,
-        since_poll_ms=since_poll_ms,
-        lease_ms=-1 if math.isinf(lease_s) else round(1000 * max(0.0, lease_s)),
-        rate_per_s=-1.0 if rate_per_s is None else round(rate_per_s, 3),
-        revoking=member.revocation.pending,
-        warming=EMPTY if warmups is None else warmups.begun - warmups.warm,
-        warm=EMPTY if warmups is None else warmups.warm & warmups.wanted,
-        failed=failed,
-    )
+        self.transport.later(_REFUSED_PAUSE_S if is_refused else pause_s, self._go_on)

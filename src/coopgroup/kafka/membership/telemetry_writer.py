@@ -1,12 +1,10 @@
 """What a file and a topic of telemetry have in common: the bounded queue of records that wait.
 
-What does not fit is dropped and counted. A forked child has neither the writer's thread nor its
-connections, so its records go nowhere.
+What does not fit is dropped and counted.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -36,7 +34,6 @@ class TelemetryWriter(ABC):
     dropped: int = field(default=0, init=False)
     # Records dropped before the writer was refused; None while it is not.
     _dropped_before: int | None = field(default=None, init=False)
-    _home_pid: int = field(factory=os.getpid, init=False)
 
     @abstractmethod
     def _wake(self) -> bool:
@@ -48,8 +45,6 @@ class TelemetryWriter(ABC):
 
     def put(self, envelope: Envelope) -> None:
         """Add a record, or drop it if too many wait; this never waits for the writer."""
-        if self._is_in_child():
-            return
         with self._lock:
             if self._is_closed:
                 return
@@ -96,11 +91,6 @@ class TelemetryWriter(ABC):
 
     def _take_no_more(self) -> bool:
         """Refuse later records; return whether the writer must end now."""
-        if self._is_in_child():
-            return False
         with self._lock:
             was_closed, self._is_closed = self._is_closed, True
         return not was_closed
-
-    def _is_in_child(self) -> bool:
-        return os.getpid() != self._home_pid

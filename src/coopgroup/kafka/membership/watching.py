@@ -6,7 +6,6 @@ existing partitions with those it assigned. Both request a round only after a ch
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 from collections.abc import Callable, Collection, Iterable
@@ -15,9 +14,8 @@ from typing import Final
 
 from attrs import define, field
 
-from coopgroup.core.member.events import RejoinRequested, SubscriptionChanged, Woken
+from coopgroup.core.member.events import RejoinRequested, SubscriptionChanged
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.worker import Worker
@@ -48,6 +46,7 @@ _POSIX_CLASSES: Final = {
     "upper": "A-Z",
     "xdigit": "0-9A-Fa-f",
 }
+_SHOWN_MAX: Final = 100  # characters of a name or pattern shown in an error
 _POSIX_CLASS: Final = re.compile(rf"\[:({'|'.join(_POSIX_CLASSES)}):\]")
 _ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
 # A set begins with its bracket; a `]` directly after the bracket belongs to the set.
@@ -73,10 +72,9 @@ class TopicWish:
         for topic in sorted({one for one in wanted if one.startswith("^")}):
             try:
                 patterns.append(re.compile(_python_pattern(topic)))
-            except re.error as cause:
-                raise ConfigurationError(
-                    "topics", topic, f"a regular expression ({cause})"
-                ) from None
+            except (re.error, OverflowError, RecursionError) as cause:
+                expected = f"a regular expression ({shortened(str(cause))})"
+                raise ConfigurationError("topics", shortened(topic), expected) from None
         names = frozenset(one for one in wanted if not one.startswith("^"))
         return cls(names=names, patterns=tuple(patterns))
 
@@ -90,6 +88,11 @@ class TopicWish:
         seen = [one for one in existing if not one.startswith(_INTERNAL) and one not in hidden]
         found = {one for one in seen for pattern in self.patterns if pattern.search(one)}
         return tuple(sorted(self.names | found))
+
+
+def shortened(text: str) -> str:
+    """Return a name, a pattern or a reason as an error shows it."""
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
 
 
 def _python_pattern(pattern: str) -> str:
@@ -117,51 +120,40 @@ def _python_pattern(pattern: str) -> str:
 class TopicWatcher:
     """Watches topics, and frees the clients of look-ups that nobody needs.
 
-    A look-up may wait for brokers, so it runs on a thread of its own, which ends with it. The
-    group's thread begins it when it is due (`begin`).
+    A look-up may wait for brokers, so it is a job of a worker.
 
     Attributes:
+        later: calls a function after a pause, in seconds, unless the member has ended.
         refresh_ms: interval; -1 to look only once.
         hidden: topics that no pattern matches.
         look_for_missing: reports those of the names that do not exist, at the same interval.
-        due_s: when the group's thread must call `begin`; infinite for never.
     """
 
     lookup: ClusterLookup
     leader: RoundLeader
     leads: Callable[[], bool]
-    post: Callable[[SubscriptionChanged | RejoinRequested | Woken], None]
+    post: Callable[[SubscriptionChanged | RejoinRequested], None]
+    later: Callable[[float, Callable[[], None]], object]
     refresh_ms: int
     hidden: Collection[str] = ()
     look_for_missing: Callable[[frozenset[str]], None] = lambda _: None
-    due_s: float = field(default=math.inf, init=False)
     _wish: TopicWish | None = field(default=None, init=False)
     _topics: tuple[str, ...] | None = field(default=None, init=False)
-    # Reentrant: garbage is collected at any moment, and a dropped consumer calls `finish`.
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
     _stopped: bool = field(default=False, init=False)
-    _last_duty: Callable[[], None] | None = field(default=None, init=False)
-    # The look-up under way, and the times of the next look and of the next check for idle clients.
     _worker: Worker = field(factory=lambda: Worker("coopgroup-watcher"), init=False)
-    _is_looking: bool = field(default=False, init=False)
-    _look_at_s: float = field(default=math.inf, init=False)
-    _give_back_at_s: float = field(default=math.inf, init=False)
+    _number: int = field(default=0, init=False)  # of the latest planned look; no other one counts
 
     def stop(self) -> None:
         """End the watch; wait for a look-up in progress, within bounds."""
-        with self._lock:
-            self._stopped = True
-            self.due_s = math.inf
+        self._stopped = True
         self.lookup.close()
         self._worker.close(_STOP_TIMEOUT_S)
 
     def finish(self, duty: Callable[[], None]) -> None:
         """End the watch without waiting; a thread of this watcher then does the caller's duty."""
-        with self._lock:
-            self._last_duty = duty
-            self._stopped = True
-            if not self._is_looking:
-                self._be_due_at(0.0)
+        self._stopped = True
+        self.later(0.0, partial(self._begin, duty))
 
     def watch(self, wish: TopicWish | None) -> None:
         """Watch other topics from now on; None to watch none."""
@@ -171,73 +163,38 @@ class TopicWatcher:
             if wish is not None and not wish.patterns:
                 self._topics = wish.matching(())
                 self.post(SubscriptionChanged(topics=self._topics))
-            self._look_at_s = 0.0 if self._topics is None else now_s() + _FIRST_LOOK_S
-            self._plan()
+            self._look_after(0.0 if self._topics is None else _FIRST_LOOK_S)
 
     def give_back_soon(self) -> None:
         """Free the clients of the look-ups when they are idle; the next look-up makes new ones.
 
         The client of librdkafka has four threads, and connections.
         """
-        with self._lock:
-            self._give_back_at_s = now_s() + _GIVE_BACK_S
-            self._plan()
-
-    def begin(self) -> None:
-        """Begin what is due; called on the group's thread, and returns immediately."""
-        with self._lock:
-            self.due_s = math.inf
-            if self._is_looking or (self._stopped and self._last_duty is None):
-                return
-            self._is_looking = True
-            try:
-                self._worker.submit(self._run)
-            except RuntimeError:  # no thread is available
-                self._is_looking = False
-                self.due_s = now_s() + _RETRY_MS / 1000
-
-    def _plan(self) -> None:
-        """Tell the group's thread when to begin; a look-up under way plans by itself."""
-        if not self._stopped and not self._is_looking:
-            self._be_due_at(min(self._look_at_s, self._give_back_at_s))
-
-    def _be_due_at(self, due_s: float) -> None:
-        if due_s != self.due_s:
-            self.due_s = due_s
-            self.post(Woken())
-
-    def _run(self) -> None:
-        while (work := self._next()) is not None:
-            work()
-
-    def _next(self) -> Callable[[], None] | None:
-        """Return the next piece of work; None ends the thread."""
-        with self._lock:
-            now = now_s()
-            if self._stopped:
-                duty, self._last_duty = self._last_duty, None
-                self._is_looking = duty is not None
-                return duty
-            if now >= self._look_at_s:
-                self._look_at_s = math.inf
-                return partial(self._look_and_plan, self._wish)
-            if now >= self._give_back_at_s:
-                self._give_back_at_s = math.inf
-                return self._give_back
-            self._is_looking = False
-            self._plan()
-            return None
+        self.later(_GIVE_BACK_S, partial(self._begin, self._give_back))
 
     def _give_back(self) -> None:
-        if not self.lookup.give_back(_GIVE_BACK_S):
+        if not self._stopped and not self.lookup.give_back(_GIVE_BACK_S):
             self.give_back_soon()
 
-    def _look_and_plan(self, wish: TopicWish | None) -> None:
+    def _begin(self, work: Callable[[], None]) -> None:
+        """Let the worker do something after all that it has to do already; this never waits."""
+        try:
+            self._worker.submit(work)
+        except RuntimeError:  # no thread is available
+            self.later(_RETRY_MS / 1000, partial(self._begin, work))
+
+    def _look_after(self, pause_s: float) -> None:
+        self._number += 1
+        look = partial(self._look_and_plan, self._number, self._wish)
+        self.later(pause_s, partial(self._begin, look))
+
+    def _look_and_plan(self, number: int, wish: TopicWish | None) -> None:
+        if self._stopped or number != self._number:
+            return
         pause_ms = self._look(wish)
         with self._lock:
-            # A subscription that changed during the look-up is due already.
-            if self._wish is wish and pause_ms >= 0:
-                self._look_at_s = now_s() + pause_ms / 1000
+            if number == self._number and pause_ms >= 0:
+                self._look_after(pause_ms / 1000)
 
     def _look(self, wish: TopicWish | None) -> int:
         self.look_for_missing(frozenset() if wish is None else wish.names)

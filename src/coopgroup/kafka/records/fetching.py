@@ -164,6 +164,7 @@ class Fetching:
         renew: makes another such consumer, to replace one that has lost all brokers, during its
             block; None if the consumer is never replaced.
         ahead_max: maximum number of records that are taken from librdkafka in one call.
+        ahead: number of records of the latest size that are taken in one call.
         waiting: partitions that wait for their committed offsets before they are fetched.
         paused_there: partitions that are paused in librdkafka, if these are not all paused ones.
         held_back: partitions that are paused in librdkafka to limit the record buffer.
@@ -175,6 +176,7 @@ class Fetching:
     renew: Callable[[], contextlib.AbstractContextManager[Any]] | None = None
     record_buffer: RecordBuffer = field(factory=RecordBuffer)
     ahead_max: int = _AHEAD_MAX
+    ahead: int = field(default=_AHEAD_FIRST, init=False)
     paused_there: AbstractSet[Partition] | None = field(default=None, init=False)
     fetched: ResourceSet = field(default=EMPTY, init=False)
     waiting: frozenset[Partition] = field(default=frozenset(), init=False)
@@ -195,7 +197,6 @@ class Fetching:
     _ask_at_s: float = field(default=0.0, init=False)
     # Where each partition began, or continued after `seek`, for the time before its next record.
     _begun_at: dict[Partition, TopicPartition] = field(factory=dict, init=False)
-    _ahead: int = field(default=_AHEAD_FIRST, init=False)
     _is_idle: bool = field(default=False, init=False)
     _is_fetching: bool = field(default=False, init=False)
     _close_is_due: bool = field(default=False, init=False)
@@ -211,11 +212,6 @@ class Fetching:
         if not self.waiting and not self._stuck and not self.held:
             return self.fetched
         return self.fetched | ResourceSet.from_pairs({*self.waiting, *self._stuck, *self.held})
-
-    @property
-    def ahead(self) -> int:
-        """Return how many records of the latest size are taken from librdkafka in one call."""
-        return self._ahead
 
     @property
     def is_about_to_begin(self) -> bool:
@@ -390,18 +386,15 @@ class Fetching:
 
     # --- records ---------------------------------------------------------------------------------
 
-    def fetch(self, wanted: int, wait_s: float, again_s: Callable[[], float] | None = None) -> None:
-        """Get up to a number of records into the record buffer; if one is enough, prefetch some.
-
-        After a wait for one record in vain, `again_s` tells how long to wait again; 0 to return.
-        """
+    def fetch(self, wanted: int, wait_s: float) -> None:
+        """Get up to a number of records into the record buffer; if one is enough, prefetch some."""
         self._look_at_client()
         fetched, before = self.fetched, self._begin_fetch()
         try:
             if wanted > 1:
                 messages = self.consumer.consume(wanted, wait_s)
             else:
-                messages = self._fetch_ahead(wait_s, again_s)
+                messages = self._fetch_ahead(wait_s)
             if messages:
                 self._add(*self._take_up(messages, fetched, before))
             elif now_s() >= self._ask_at_s:
@@ -553,16 +546,14 @@ class Fetching:
             return _partition_at(key, known.offset, known.leader_epoch)
         return TopicPartition(*key, self._set_back.get(key, OFFSET_INVALID))
 
-    def _fetch_ahead(self, wait_s: float, again_s: Callable[[], float] | None) -> list[Message]:
+    def _fetch_ahead(self, wait_s: float) -> list[Message]:
         if not self._is_idle:  # otherwise one call saves half of the time of each slice
-            messages: list[Message] = self.consumer.consume(self._ahead, 0)
+            messages: list[Message] = self.consumer.consume(self.ahead, 0)
             if messages:
                 size = max(len(messages[0]), len(messages[-1]), 1)
-                self._ahead = max(1, min(self.ahead_max, _AHEAD_BYTES_MAX // size))
+                self.ahead = max(1, min(self.ahead_max, _AHEAD_BYTES_MAX // size))
                 return messages
         message = self.consumer.poll(wait_s)
-        while message is None and again_s is not None and (wait_s := again_s()):
-            message = self.consumer.poll(wait_s)
         self._is_idle = message is None
         return [] if message is None else [message]
 

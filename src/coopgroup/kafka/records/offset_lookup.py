@@ -32,7 +32,7 @@ from coopgroup.core.model.group_api import (
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_error, kafka_exception
 from coopgroup.kafka.membership.group_events import CODE_OF_FAILURE
-from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer, FetchOffsetsRequest
 from coopgroup.kafka.rpc.transport import GroupTransport
 
@@ -115,11 +115,6 @@ class OffsetLookup:
     _find_at_s: float = field(default=0.0, init=False)
     _find_attempts: int = field(default=0, init=False)
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
-
-    @property
-    def coordinator(self) -> Coordinator | None:
-        """Return the coordinator that was asked last, for the next look-up."""
-        return self._coordinator
 
     @property
     def is_idle(self) -> bool:
@@ -295,13 +290,9 @@ class OffsetLookup:
         node: Coordinator | None,
     ) -> None:
         hear = self._hear_coordinator if node is None else self._hear_offsets
-        on_answer = partial(hear, number)
-        try:
-            self.transport.send(
-                Lane.COMMIT, request, on_answer, node=node, timeout_ms=self.timeout_ms
-            )
-        except RuntimeError as error:  # the transport is closed: nothing is asked from now on
-            on_answer(TransportFailure(kind=FailureKind.DISCONNECTED, message=str(error)))
+        self.transport.send(
+            Lane.COMMIT, request, partial(hear, number), node=node, timeout_ms=self.timeout_ms
+        )
 
     # --- answers, on the transport's thread ------------------------------------------------------
 

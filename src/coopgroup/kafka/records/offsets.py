@@ -47,31 +47,19 @@ def given_offsets(message: Any, offsets: Any, act: str) -> tuple[Offset, ...] | 
     return offsets_of_partitions(checked_partitions(offsets))
 
 
-def offsets_to_store(
-    message: Any,  # noqa: ANN401  (checked here)
-    offsets: Any,  # noqa: ANN401
-    owned: ResourceSet,
-    *,
-    is_automatic: bool,
-) -> tuple[Offset, ...]:
-    """Return the offsets given as a record or as partitions, for the next commit.
+def check_storable(offsets: Iterable[Offset], owned: ResourceSet, *, is_automatic: bool) -> None:
+    """Refuse offsets that the application may not store.
 
     Raises:
         KafkaException: offsets are stored automatically, or a partition is not owned.
-        TypeError: neither records nor partitions.
-        ValueError: both or neither.
     """
-    wanted = given_offsets(message, offsets, "store")
-    if wanted is None:
-        raise ValueError("expected either message or offsets")
     if is_automatic:
         refusal = "StoreOffsets failed: enable.auto.offset.store must be false"
         raise kafka_exception(KafkaError._INVALID_ARG, refusal)
-    for one in wanted:
+    for one in offsets:
         if (one.topic, one.partition) not in owned:
             refusal = f"StoreOffsets failed: {one.topic} [{one.partition}] is not assigned"
             raise kafka_exception(KafkaError._STATE, refusal)
-    return wanted
 
 
 def offset_of_message(message: Any) -> Offset:  # noqa: ANN401  (its parts may be None, not here)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from typing import Any, Final
 
 from confluent_kafka import TopicPartition
@@ -85,8 +85,3 @@ def to_partition(topic: str, partition: int, found: CommittedOffset | Offset) ->
     if found.metadata:  # librdkafka has no empty metadata
         more["metadata"] = found.metadata
     return TopicPartition(topic, partition, found.offset, **more)
-
-
-def to_resources(partitions: Iterable[TopicPartition]) -> ResourceSet:
-    """Return the set of partitions, without their offsets."""
-    return ResourceSet.from_pairs((one.topic, one.partition) for one in partitions)

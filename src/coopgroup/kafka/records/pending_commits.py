@@ -46,11 +46,6 @@ class PendingCommits:
             self._callers[self._last_id] = offsets, on_committed
             return self._last_id
 
-    @property
-    def are_waited_for(self) -> bool:
-        """Return whether callers wait."""
-        return bool(self._callers)
-
     def wait(self, limit_s: float) -> bool:
         """Wait for all commits registered so far; return whether they have ended in time."""
         deadline_s = now_s() + limit_s

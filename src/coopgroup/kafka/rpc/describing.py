@@ -6,12 +6,12 @@ import queue
 from contextlib import closing
 from typing import Any, Final
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.effects import Lane
 from coopgroup.core.member.error_actions import Action, RequestKind, action_for, error_name
-from coopgroup.core.model.group_api import Coordinator, FindCoordinatorRequest, GroupRequest
+from coopgroup.core.model.group_api import Coordinator, FindCoordinatorRequest
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.clock import now_s, pause
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
@@ -20,7 +20,6 @@ from coopgroup.kafka.rpc.questions import DescribedGroup, DescribeGroupRequest
 from coopgroup.kafka.rpc.transport import GroupTransport
 
 _PAUSE_S: Final = 0.2
-_KEY: Final = "bootstrap.servers"
 
 
 def describe_group(
@@ -57,6 +56,7 @@ class GroupDescriber:
     settings: ConnectionSettings
     group_id: str
     _transport: GroupTransport | None = field(default=None, init=False)
+    _until_s: float = field(default=0.0, init=False)  # time limit of all requests of one question
 
     def describe(self, timeout_ms: int) -> tuple[Coordinator, DescribedGroup]:
         """Return the group's coordinator and its description.
@@ -67,9 +67,9 @@ class GroupDescriber:
         if self._transport is None:
             self._transport = GroupTransport(self.settings, lambda _: None)
             self._transport.start()
+        self._until_s = now_s() + timeout_ms / 1000
         try:
-            asking = _Asking(self._transport, self.settings, now_s() + timeout_ms / 1000)
-            while (described := asking.describe(self.group_id)) is None:
+            while (described := self._ask_once(self._transport)) is None:
                 pause(_PAUSE_S)
         except BaseException:
             self.close()  # the next question connects anew
@@ -82,46 +82,40 @@ class GroupDescriber:
         if transport is not None:
             transport.close()
 
-
-@frozen(eq=False)
-class _Asking:
-    """Questions that share a time limit; an unanswered question is repeated until the limit."""
-
-    transport: GroupTransport
-    settings: ConnectionSettings
-    until_s: float
-
-    def describe(self, group_id: str) -> tuple[Coordinator, DescribedGroup] | None:
-        """Return the group's coordinator and its description; None if they are not known yet."""
-        found = self._ask(FindCoordinatorRequest(group_id=group_id), None)
+    def _ask_once(self, transport: GroupTransport) -> tuple[Coordinator, DescribedGroup] | None:
+        find = FindCoordinatorRequest(group_id=self.group_id)
+        found = self._ask(transport, find, None)
         if found.coordinator is None:
-            self._refuse_for_good(group_id, found.error_code)
+            self._refuse_for_good(found.error_code)
             return None
-        answer: DescribedGroup = self._ask(
-            DescribeGroupRequest(group_id=group_id), found.coordinator
-        )
-        self._refuse_for_good(group_id, answer.error_code)
+        describe = DescribeGroupRequest(group_id=self.group_id)
+        answer: DescribedGroup = self._ask(transport, describe, found.coordinator)
+        self._refuse_for_good(answer.error_code)
         return (found.coordinator, answer) if answer.error_code == ErrorCode.NONE else None
 
-    def _ask(self, request: GroupRequest | DescribeGroupRequest, node: Coordinator | None) -> Any:  # noqa: ANN401
-        left_ms = round(1000 * (self.until_s - now_s()))
+    def _ask(
+        self,
+        transport: GroupTransport,
+        request: FindCoordinatorRequest | DescribeGroupRequest,
+        node: Coordinator | None,
+    ) -> Any:  # noqa: ANN401  (the answer to the request)
+        left_ms = round(1000 * (self._until_s - now_s()))
         if left_ms <= 0:
             raise self._refusal("no answer in time")
         outcome: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.transport.send(Lane.COMMIT, request, outcome.put, node=node, timeout_ms=left_ms)
+        transport.send(Lane.COMMIT, request, outcome.put, node=node, timeout_ms=left_ms)
         answer = outcome.get()
         if isinstance(answer, TransportFailure):
             raise self._refusal(answer.message)
         return answer
 
-    def _refuse_for_good(self, group_id: str, code: int) -> None:
+    def _refuse_for_good(self, code: int) -> None:
         if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-            raise ConfigurationError("GROUP", group_id, "a group that this user may DESCRIBE")
+            raise ConfigurationError("GROUP", self.group_id, "a group that this user may DESCRIBE")
         if action_for(RequestKind.FIND_COORDINATOR, code) is Action.FAIL:
             raise self._refusal(error_name(code))
 
     def _refusal(self, reason: str) -> ConfigurationError:
         servers = ",".join(f"{host}:{port}" for host, port in self.settings.bootstrap_servers)
-        return ConfigurationError(
-            _KEY, servers, f"brokers that answer ({' '.join(reason.split())})"
-        )
+        expected = f"brokers that answer ({' '.join(reason.split())})"
+        return ConfigurationError("bootstrap.servers", servers, expected)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from attrs import frozen
 
@@ -91,7 +91,6 @@ class FetchOffsetsAnswer:
     offsets: Mapping[tuple[str, int], CommittedOffset]
 
 
-@runtime_checkable
 class OtherRequest(Protocol):
     """A request that is not about a group, and builds its message itself.
 

@@ -11,15 +11,15 @@ code means to a member.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from itertools import groupby
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, cast
 
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer import group as wire
 from kafka.protocol.metadata import find_coordinator as wire_coordinator
 
 from coopgroup.core.model.group_api import (
-    Answer,
     Coordinator,
     FindCoordinatorAnswer,
     FindCoordinatorRequest,
@@ -65,77 +65,20 @@ STATIC_COMMIT_VERSION: Final = 7
 DESCRIBE_VERSION_MAX: Final = 5
 
 
-_Reply: TypeAlias = DescribedGroup | FetchOffsetsAnswer
-
-
 def build_message(request: GroupRequest | Question) -> WireMessage:
     """Return kafka-python's message for a request, without a version.
 
     The message limits the versions, so that negotiation fails instead of dropping a group instance
     id: kafka-python drops fields that a version lacks.
     """
-    match request:
-        case JoinGroupRequest():
-            return _build_join(request)
-        case SyncGroupRequest():
-            return _build_sync(request)
-        case HeartbeatRequest():
-            return wire.HeartbeatRequest(
-                group_id=request.group_id,
-                generation_id=request.generation,
-                member_id=request.member_id,
-                group_instance_id=request.group_instance_id,
-                min_version=_first(request, STATIC_HEARTBEAT_VERSION),
-            )
-        case LeaveGroupRequest():
-            return _build_leave(request)
-        case OffsetCommitRequest():
-            return _build_commit(request)
-        # Last, because `OtherRequest` is a protocol: Python takes long to compare with it.
-        case (
-            FindCoordinatorRequest()
-            | DescribeGroupRequest()
-            | FetchOffsetsRequest()
-            | OtherRequest()
-        ):
-            return _build_question(request)
-        case _:
-            assert_never(request)
+    kind = _KINDS.get(type(request))
+    return cast("OtherRequest", request).message() if kind is None else kind[0](request)
 
 
-def read_answer(request: GroupRequest | Question, response: WireMessage) -> Answer | _Reply | Any:  # noqa: ANN401  (answers of other requests)
+def read_answer(request: GroupRequest | Question, response: WireMessage) -> Any:  # noqa: ANN401  (the answer to the request)
     """Return the answer from kafka-python's response to a request."""
-    match request:
-        case JoinGroupRequest():
-            return _read_join(response)
-        case SyncGroupRequest():
-            return SyncGroupAnswer(
-                error_code=response.error_code, assignment=bytes(response.assignment or b"")
-            )
-        case HeartbeatRequest():
-            return HeartbeatAnswer(error_code=response.error_code)
-        case LeaveGroupRequest():
-            codes = [response.error_code, *(member.error_code for member in response.members)]
-            return LeaveGroupAnswer(error_code=next(filter(None, codes), 0))
-        case OffsetCommitRequest():
-            return OffsetCommitAnswer(
-                codes=tuple(
-                    sorted(
-                        (topic.name, partition.partition_index, partition.error_code)
-                        for topic in response.topics
-                        for partition in topic.partitions
-                    )
-                )
-            )
-        case (
-            FindCoordinatorRequest()
-            | DescribeGroupRequest()
-            | FetchOffsetsRequest()
-            | OtherRequest()
-        ):
-            return _read_outside(request, response)
-        case _:
-            assert_never(request)
+    kind = _KINDS.get(type(request))
+    return cast("OtherRequest", request).read(response) if kind is None else kind[1](response)
 
 
 def _first(
@@ -149,18 +92,25 @@ def _first(
     return 0 if request.group_instance_id is None else static_version
 
 
-def _build_question(request: FindCoordinatorRequest | Question) -> WireMessage:
-    """Build a request that clients outside the group may send, too."""
-    if isinstance(request, OtherRequest):
-        return request.message()
-    if isinstance(request, FetchOffsetsRequest):
-        return _build_offset_fetch(request)
-    if isinstance(request, DescribeGroupRequest):
-        return DescribeGroupsRequest(groups=[request.group_id], max_version=DESCRIBE_VERSION_MAX)
+def _build_find_coordinator(request: FindCoordinatorRequest) -> WireMessage:
     return wire_coordinator.FindCoordinatorRequest(
         key=request.group_id,
         key_type=GROUP_KEY_TYPE,
         coordinator_keys=[request.group_id],
+    )
+
+
+def _build_describe(request: DescribeGroupRequest) -> WireMessage:
+    return DescribeGroupsRequest(groups=[request.group_id], max_version=DESCRIBE_VERSION_MAX)
+
+
+def _build_heartbeat(request: HeartbeatRequest) -> WireMessage:
+    return wire.HeartbeatRequest(
+        group_id=request.group_id,
+        generation_id=request.generation,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        min_version=_first(request, STATIC_HEARTBEAT_VERSION),
     )
 
 
@@ -295,19 +245,8 @@ def _read_offsets(response: WireMessage) -> FetchOffsetsAnswer:
     )
 
 
-def _read_outside(
-    request: FindCoordinatorRequest | Question, response: WireMessage
-) -> FindCoordinatorAnswer | _Reply | Any:  # noqa: ANN401  (answers of other requests)
-    if isinstance(request, OtherRequest):
-        return request.read(response)
-    if isinstance(request, FetchOffsetsRequest):
-        return _read_offsets(response)
-    if isinstance(request, DescribeGroupRequest):
-        return _read_description(response.groups[0])
-    return _read_coordinator(response)
-
-
-def _read_description(group: WireMessage) -> DescribedGroup:
+def _read_description(response: WireMessage) -> DescribedGroup:
+    (group,) = response.groups
     members = (
         DescribedMember(
             member_id=member.member_id,
@@ -345,3 +284,40 @@ def _read_join(response: WireMessage) -> JoinGroupAnswer:
         ),
         skip_assignment=bool(response.skip_assignment),
     )
+
+
+def _read_sync(response: WireMessage) -> SyncGroupAnswer:
+    return SyncGroupAnswer(
+        error_code=response.error_code, assignment=bytes(response.assignment or b"")
+    )
+
+
+def _read_heartbeat(response: WireMessage) -> HeartbeatAnswer:
+    return HeartbeatAnswer(error_code=response.error_code)
+
+
+def _read_leave(response: WireMessage) -> LeaveGroupAnswer:
+    codes = [response.error_code, *(member.error_code for member in response.members)]
+    return LeaveGroupAnswer(error_code=next(filter(None, codes), 0))
+
+
+def _read_commit(response: WireMessage) -> OffsetCommitAnswer:
+    codes = (
+        (topic.name, partition.partition_index, partition.error_code)
+        for topic in response.topics
+        for partition in topic.partitions
+    )
+    return OffsetCommitAnswer(codes=tuple(sorted(codes)))
+
+
+# How to build each request, and how to read its response; any other request does both itself.
+_KINDS: Final[Mapping[type, tuple[Callable[[Any], WireMessage], Callable[[WireMessage], Any]]]] = {
+    FindCoordinatorRequest: (_build_find_coordinator, _read_coordinator),
+    JoinGroupRequest: (_build_join, _read_join),
+    SyncGroupRequest: (_build_sync, _read_sync),
+    HeartbeatRequest: (_build_heartbeat, _read_heartbeat),
+    LeaveGroupRequest: (_build_leave, _read_leave),
+    OffsetCommitRequest: (_build_commit, _read_commit),
+    FetchOffsetsRequest: (_build_offset_fetch, _read_offsets),
+    DescribeGroupRequest: (_build_describe, _read_description),
+}

@@ -56,7 +56,7 @@ from coopgroup.core.model.group_api import (
 )
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.rpc.outcomes import FailureKind, HandshakeError, Outcome, TransportFailure
-from coopgroup.kafka.rpc.questions import OtherRequest, Question
+from coopgroup.kafka.rpc.questions import Question
 from coopgroup.worker import Worker
 
 if TYPE_CHECKING:
@@ -215,18 +215,18 @@ class GroupTransport:
             request: the request.
             on_answer: called exactly once, on the transport's thread, with the answer or a failure.
                 It must be quick, because it delays all other answers. Its exceptions are given to
-                `report`.
+                `report`. If the transport does not run, the caller's thread calls it.
             node: the group coordinator, or another broker; None for requests that any broker
                 answers, such as FindCoordinator.
             timeout_ms: time for the answer, connecting included. The caller adds the time for which
                 a coordinator holds a join or a sync.
 
         Raises:
-            RuntimeError: the transport is not running.
             ValueError: a request without a node that not every broker answers.
         """
         load_connections(self.settings)
-        if node is None and not _asks_any_broker(request):
+        asks_any = isinstance(request, FindCoordinatorRequest)
+        if node is None and not (asks_any or getattr(request, "asks_any_broker", False)):
             raise ValueError(f"{type(request).__name__} needs the group coordinator as its node")
         order = _Order(
             lane=lane,
@@ -235,16 +235,18 @@ class GroupTransport:
             deadline=time.monotonic() + timeout_ms / 1000,
             on_answer=on_answer,
         )
-        self._enqueue(lambda: self._route(order))
+        if not self._enqueue(lambda: self._route(order)):
+            message = "the transport is not running"
+            on_answer(TransportFailure(kind=FailureKind.DISCONNECTED, message=message))
 
-    def later(self, delay_s: float, action: Callable[[], None]) -> None:
+    def later(self, delay_s: float, action: Callable[[], None]) -> bool:
         """Run an action on the transport's thread after a delay; its exceptions are reported.
 
-        Raises:
-            RuntimeError: the transport is not running.
+        Returns:
+            False if the transport does not run, so that the action is never run.
         """
         due = (time.monotonic() + delay_s, action)
-        self._enqueue(lambda: self._wait_for(due))
+        return self._enqueue(lambda: self._wait_for(due))
 
     def close_lane(self, lane: AnyLane) -> None:
         """Close all connections of a lane; its pending requests fail as disconnected.
@@ -253,9 +255,6 @@ class GroupTransport:
 
         The lane can be used again immediately. A coordinator does not notice that a join's
         connection is gone: the member stays in the group until it leaves or its session ends.
-
-        Raises:
-            RuntimeError: the transport is not running.
         """
         self._enqueue(lambda: self._close_lane(lane))
 
@@ -275,12 +274,12 @@ class GroupTransport:
                 self._net.wakeup()
         return self._worker.close(timeout_ms / 1000)
 
-    def _enqueue(self, action: Callable[[], None]) -> None:
+    def _enqueue(self, action: Callable[[], None]) -> bool:
         with self._lock:
-            if self._phase is not _Phase.OPEN:
-                raise RuntimeError("the transport is not running")
-            self._inbox.append(action)
-            self._net.call_soon_threadsafe(self._drain_inbox)
+            if self._phase is _Phase.OPEN:
+                self._inbox.append(action)
+                self._net.call_soon_threadsafe(self._drain_inbox)
+            return self._phase is _Phase.OPEN
 
     # --- the thread's side -----------------------------------------------------------------------
 
@@ -498,12 +497,6 @@ def load_connections(settings: ConnectionSettings) -> None:
 
     if "sasl_mechanism" in settings.connection:
         import coopgroup.kafka.rpc.authentication  # noqa: F401, PLC0415
-
-
-def _asks_any_broker(request: GroupRequest | Question) -> bool:
-    if isinstance(request, FindCoordinatorRequest):
-        return True
-    return isinstance(request, OtherRequest) and request.asks_any_broker
 
 
 def _by_address(item: tuple[tuple[AnyLane, str, int], Channel]) -> tuple[str, str, int]:

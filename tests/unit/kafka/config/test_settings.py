@@ -56,7 +56,6 @@ def test_settings_when_nothing_is_given_are_librdkafkas_defaults() -> None:
     assert settings.librdkafka == GIVEN | {
         "client.id": gethostname(),
         "fetch.queue.backoff.ms": 10,
-        "reconnect.backoff.ms": 120,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
     }
@@ -87,14 +86,6 @@ def test_client_without_a_name_has_that_of_its_host(
     monkeypatch.setattr("coopgroup.kafka.config.settings.gethostname", lambda: host)
     settings = read()
     assert (settings.connection.client_id, settings.librdkafka["client.id"]) == (name, name)
-
-
-@pytest.mark.parametrize("given", [{"reconnect.backoff.ms": 10}, {"reconnect.backoff.max.ms": 100}])
-def test_waits_before_a_reconnect_are_the_applications(given: dict[str, int]) -> None:
-    """Librdkafka refuses a first wait that is longer than the longest."""
-    assert read(**given).librdkafka.items() >= given.items()
-    Consumer(dict(read(**given).librdkafka)).close()
-    assert ("reconnect.backoff.ms" in read(**given).librdkafka) is ("reconnect.backoff.ms" in given)
 
 
 def test_settings_when_values_are_given_are_those_of_the_member_and_of_librdkafka() -> None:

@@ -315,31 +315,6 @@ def test_pipe_with_a_reader_gets_whole_lines(hand: Hand, tmp_path: Path) -> None
         os.close(reader)
 
 
-def test_forked_child_neither_writes_nor_waits(tmp_path: Path) -> None:
-    path = tmp_path / "t.jsonl"
-    program = f"""
-import os
-from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.core.model import ResourceSet
-from coopgroup.telemetry import ResourcesStarted
-sink = TelemetrySink("g", {str(path)!r})
-record = ResourcesStarted(resources=ResourceSet({{"t": [1]}}))
-sink.write(record, member_id="parent", generation=1)
-child = os.fork()
-if not child:
-    sink.write(record, member_id="child", generation=1)
-    sink.flush(60)
-    sink.close()
-    os._exit(7)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-sink.write(record, member_id="parent", generation=2)
-sink.close()
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [(row["member"], row["generation"]) for row in rows] == [("parent", 1), ("parent", 2)]
-
-
 def test_writer_that_a_signal_hid_as_it_started_is_the_only_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

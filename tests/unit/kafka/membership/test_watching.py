@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,7 +12,7 @@ from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup.core.leader import TopicMetadata
-from coopgroup.core.member.events import RejoinRequested, SubscriptionChanged, Woken
+from coopgroup.core.member.events import RejoinRequested, SubscriptionChanged
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.session import SeenTopics
 from coopgroup.kafka.membership.leading import RoundLeader
@@ -67,11 +66,7 @@ class Cluster:
 
 @define
 class Watched:
-    """A watcher with its posts and warnings; the hand begins its work, as the group's thread does.
-
-    Attributes:
-        is_started: whether the group's thread runs.
-    """
+    """A watcher with its posts and warnings; the hand is the clock of the transport."""
 
     hand: Hand
     cluster: Cluster
@@ -81,9 +76,7 @@ class Watched:
     posted: list[Any] = field(factory=list)
     warned: list[str] = field(factory=list)
     watcher: TopicWatcher = field(init=False)
-    is_started: bool = False
-    _group: Worker = field(factory=lambda: Worker("group"), init=False)
-    _next: Job | None = field(default=None, init=False)
+    _transport: Worker = field(factory=lambda: Worker("transport"), init=False)
 
     def __attrs_post_init__(self) -> None:
         unused, cluster = cast("Any", None), cast("Any", self.cluster)
@@ -101,38 +94,21 @@ class Watched:
             lookup=cluster,
             leader=self.assigned,
             leads=lambda: self.leads,
-            post=self._post,
+            post=self.posted.append,
+            later=self._later,
             refresh_ms=self.refresh_ms,
         )
 
-    def _post(self, event: Any) -> None:  # noqa: ANN401  (any event)
-        if isinstance(event, Woken):
-            self._plan()
-        else:
-            self.posted.append(event)
+    def _later(self, pause_s: float, action: Callable[[], None]) -> None:
+        self._transport.submit(action, after_s=pause_s)
 
-    def start(self, *topics: str) -> None:
-        """Do what the group's thread does for the watcher; wish for topics."""
-        self.is_started = True
-        self._plan()
-        if topics:
-            self.watcher.watch(TopicWish.read(topics))
-
-    def _plan(self) -> None:
-        if self._next is not None:
-            self._next.cancel()
-        if self.is_started and self.watcher.due_s < math.inf:
-            after_s = max(0.0, self.watcher.due_s - self.hand.now_s)
-            self._next = self._group.submit(self._begin, after_s=after_s)
-
-    def _begin(self) -> None:
-        self.watcher.begin()
-        self._plan()
+    def watch(self, *topics: str) -> None:
+        self.watcher.watch(TopicWish.read(topics))
 
 
 def test_patterns_are_posted_whenever_other_topics_match(hand: Hand) -> None:
     watched = Watched(hand, Cluster({"orders": [0]}))
-    watched.start("^o")
+    watched.watch("^o")
     hand.advance(0.05)
     assert watched.cluster.looked == ["names"] * 3
     watched.cluster.topics = {"orders": [0], "other": [0], "third": [0]}
@@ -145,7 +121,7 @@ def test_patterns_are_posted_whenever_other_topics_match(hand: Hand) -> None:
 
 def test_leader_asks_for_a_round_when_partitions_change(hand: Hand) -> None:
     watched = Watched(hand, Cluster({"a": [0]}), leads=True)
-    watched.start("a", "b")
+    watched.watch("a", "b")
     hand.advance(0.6)
     assert watched.posted == [SubscriptionChanged(topics=("a", "b"))]
     assert len(watched.cluster.looked) > 3
@@ -167,7 +143,7 @@ def test_look_when_a_round_is_led_meanwhile_counts_for_nothing(hand: Hand) -> No
         watched.assigned.seen = led
 
     watched.cluster.on_look = lead
-    watched.start("a", "b")
+    watched.watch("a", "b")
     hand.advance(2.0)
     assert watched.cluster.looked == ["metadata"] * 2
     assert watched.assigned.seen is led
@@ -177,7 +153,7 @@ def test_look_when_a_round_is_led_meanwhile_counts_for_nothing(hand: Hand) -> No
 def test_look_that_fails_is_told_and_tried_again(hand: Hand) -> None:
     error = KafkaException(KafkaError(KafkaError._TRANSPORT))
     watched = Watched(hand, Cluster({"orders": [0]}, error), refresh_ms=-1)
-    watched.start("^o")
+    watched.watch("^o")
     hand.run()
     assert (watched.warned, watched.posted) == (["topics_unavailable"], [])
     watched.cluster.error = None
@@ -197,8 +173,7 @@ def test_look_that_the_close_ends_is_no_failure(hand: Hand, ends: str) -> None:
             watched.watcher.finish(lambda: None)
 
     watched.cluster.on_look = close
-    watched.start()
-    watched.watcher.watch(TopicWish.read(["^o"]))
+    watched.watch("^o")
     hand.run()
     assert watched.cluster.looked == ["names"]
     assert watched.warned == []
@@ -207,12 +182,15 @@ def test_look_that_the_close_ends_is_no_failure(hand: Hand, ends: str) -> None:
 def test_wish_when_it_comes_during_a_look_is_looked_for_at_once(hand: Hand) -> None:
     """After the look, the watcher has no job until the next one is due."""
     watched = Watched(hand, Cluster({"orders": [0], "bills": [0]}), refresh_ms=600_000)
-    watched.cluster.on_look = lambda: watched.watcher.watch(TopicWish.read(["^b"]))
-    watched.start("^o")
+    watched.cluster.on_look = lambda: watched.watch("^b")
+    watched.watch("^o")
     hand.run()
     assert watched.posted == [SubscriptionChanged(topics=("bills",))]
     assert hand.jobs("coopgroup-watcher") == []
-    assert watched.watcher.due_s == hand.now_s + 600
+    hand.advance(599.0)
+    assert watched.cluster.looked == ["names"] * 2
+    hand.advance(1.0)
+    assert watched.cluster.looked == ["names"] * 3
 
 
 def posix_matches(pattern: str, topic: str) -> bool:
@@ -260,10 +238,10 @@ def test_patterns_find_no_internal_topic_and_none_of_coopgroup(hand: Hand) -> No
     cluster = Cluster({name: [0] for name in ("__consumer_offsets", "bell", "orders", "_own")})
     watched = Watched(hand, cluster)
     watched.watcher.hidden = {"bell"}
-    watched.start("^.*")
+    watched.watch("^.*")
     hand.run()
     assert watched.posted == [SubscriptionChanged(topics=("_own", "orders"))]
-    watched.watcher.watch(TopicWish.read(["^o", "bell", "__consumer_offsets"]))
+    watched.watch("^o", "bell", "__consumer_offsets")
     hand.run()
     expected = SubscriptionChanged(topics=("__consumer_offsets", "bell", "orders"))
     assert watched.posted[-1] == expected
@@ -271,14 +249,12 @@ def test_patterns_find_no_internal_topic_and_none_of_coopgroup(hand: Hand) -> No
 
 def test_clients_are_given_back_when_they_are_idle(hand: Hand) -> None:
     watched = Watched(hand, Cluster({}, is_unused=False))
-    watched.start()
     watched.watcher.give_back_soon()
     hand.advance(45.0)
     assert watched.cluster.looked == ["kept"] * 3
     watched.cluster.is_unused = True
     hand.advance(600.0)
     assert watched.cluster.looked[3:] == ["given back"]
-    assert watched.watcher.due_s == math.inf
     watched.watcher.stop()  # the close frees them
     watched.watcher.give_back_soon()
     hand.advance(600.0)
@@ -298,7 +274,7 @@ def test_watcher_without_a_free_thread_tries_again(
         return submit(worker, call, **more)
 
     monkeypatch.setattr(Worker, "submit", refuse)
-    watched.start("^o")
+    watched.watch("^o")
     hand.advance(2.0)
     assert watched.posted == [SubscriptionChanged(topics=("orders",))]
     assert refused == []
@@ -316,9 +292,8 @@ def test_watcher_of_a_dropped_consumer_does_the_last_duty_once(
 
     if is_looking:
         watched.cluster.on_look = finish
-        watched.start("^o")
+        watched.watch("^o")
     else:
-        watched.start()
         finish()
     hand.advance(60.0)
     assert done == ["duty"]

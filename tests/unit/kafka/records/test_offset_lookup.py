@@ -209,11 +209,8 @@ def test_an_offset_is_read_after_the_commits_that_were_under_way(stage: Stage) -
 
 def test_a_closed_transport_is_a_failure_and_no_error(stage: Stage) -> None:
     stage.told = HERE
-
-    def closed(_request: object) -> Any:  # noqa: ANN401  (never returns)
-        raise RuntimeError("the transport is not running")
-
-    stage.coordinator.override = closed
+    closed = TransportFailure(kind=FailureKind.DISCONNECTED, message="the transport is not running")
+    stage.coordinator.override = lambda _: closed
     stage.lookup.ask([A])
     assert (stage.take([A]), stage.lookup.reason) == ({}, "the transport is not running")
 

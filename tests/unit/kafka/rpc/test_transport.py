@@ -41,6 +41,7 @@ from tests.unit.kafka.rpc.transport_stage import (
 LOOK_UP = FindCoordinatorRequest(group_id="g")
 # Answer of the mock for a group without members; a real broker answers 25.
 UNKNOWN_GROUP = HeartbeatAnswer(error_code=69)
+NOT_RUNNING = "the transport is not running"
 
 
 @pytest.fixture(scope="module")
@@ -178,10 +179,10 @@ def test_transport_goes_on_when_its_loop_crashes(
     assert (outcomes.empty(), ran.empty()) == (True, True)
 
 
-def test_call_is_refused_when_the_transport_does_not_run(broker: str, node: Coordinator) -> None:
+def test_call_fails_when_the_transport_does_not_run(broker: str, node: Coordinator) -> None:
     transport = GroupTransport(settings_for(broker), lambda error: None)
-    with pytest.raises(RuntimeError, match="not running"):
-        ask(transport, HEARTBEAT, node)
+    refused = TransportFailure(kind=FailureKind.DISCONNECTED, message=NOT_RUNNING)
+    assert ask(transport, HEARTBEAT, node) == refused
     transport.start()
     with pytest.raises(RuntimeError, match="once only"):
         transport.start()
@@ -189,8 +190,8 @@ def test_call_is_refused_when_the_transport_does_not_run(broker: str, node: Coor
         ask(transport, HEARTBEAT)
     assert transport.close()
     assert transport.close()
-    with pytest.raises(RuntimeError, match="not running"):
-        ask(transport, HEARTBEAT, node)
+    assert ask(transport, HEARTBEAT, node) == refused
+    assert not transport.later(0.0, lambda: None)
 
 
 def test_each_request_has_one_outcome_when_closed_in_full_flow(
@@ -203,13 +204,8 @@ def test_each_request_has_one_outcome_when_closed_in_full_flow(
 
     def flood() -> None:
         nonlocal sent
-        while True:
-            try:
-                transport.send(
-                    Lane.COMMIT, HEARTBEAT, outcomes.append, node=node, timeout_ms=LONG_MS
-                )
-            except RuntimeError:
-                return
+        while transport.later(0.0, lambda: None):
+            transport.send(Lane.COMMIT, HEARTBEAT, outcomes.append, node=node, timeout_ms=LONG_MS)
             sent += 1
             if sent == 200:
                 flows.set()
@@ -224,6 +220,7 @@ def test_each_request_has_one_outcome_when_closed_in_full_flow(
     assert set(outcomes) <= {
         UNKNOWN_GROUP,
         TransportFailure(kind=FailureKind.DISCONNECTED, message="the transport was closed"),
+        TransportFailure(kind=FailureKind.DISCONNECTED, message=NOT_RUNNING),
     }
 
 
