@@ -25,12 +25,14 @@ from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.core.policies.built_in import EagerPolicy, SimplePolicy
 from coopgroup.core.policies.policy import Policy
 from coopgroup.errors import ConfigurationError
+from coopgroup.groups.callbacks import Callbacks, ResourceCallback, WorkFailure
 from coopgroup.groups.catalogue import Catalogue
+from coopgroup.groups.health import GroupWork
 from coopgroup.groups.lookup import CatalogueLookup, CatalogueWatcher
 from coopgroup.groups.peers import Peer, peer_of
 from coopgroup.groups.settings import GroupSettings
 from coopgroup.groups.topic import CatalogueTopic
-from coopgroup.groups.work import Callbacks, GroupWork, ResourceCallback, ResourceWork, WorkFailure
+from coopgroup.groups.work import ResourceWork
 from coopgroup.kafka.clock import now_s, pause
 from coopgroup.kafka.config.settings import merge_configuration
 from coopgroup.kafka.forked import is_of_parent, keep_to_process
@@ -167,8 +169,8 @@ class CooperativeGroup:
     ) -> None:
         shared = settings.shared
         sink, slot = open_sink_and_slot(shared, opened)
-        name = f"coopgroup-work-{shared.member.group_id}"
-        self._pool = Worker(name, _THREADS_MAX)
+        group_id = shared.member.group_id
+        self._pool = Worker(f"coopgroup-work-{group_id}", _THREADS_MAX)
         self._lookup = CatalogueLookup(
             source=source if callable(source) else lambda: source,
             timeout_ms=shared.lookup_timeout_ms,
@@ -183,6 +185,7 @@ class CooperativeGroup:
             callbacks=callbacks,
             limits=settings.limits,
             pool=self._pool,
+            reports=Worker(f"coopgroup-reports-{group_id}"),
             write=write,
             warn=sink.warn,
             known=lambda: self._lookup.known,

@@ -15,10 +15,10 @@ from typing import Any, Final, Self
 from coopgroup.core.assignors.sticky.assignor import StickyAssignor
 from coopgroup.core.model import Resource
 from coopgroup.errors import ConfigurationError, Decline, StartFailed
+from coopgroup.groups.callbacks import WorkFailure
 from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.group import CooperativeGroup
 from coopgroup.groups.peers import Peer
-from coopgroup.groups.work import WorkFailure
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.settings import merge_configuration
 from coopgroup.kafka.forked import is_of_parent, keep_to_process

@@ -24,13 +24,10 @@ from coopgroup.core.member.events import (
     WarmupFailed,
 )
 from coopgroup.core.model import Resource, ResourceSet
-from coopgroup.groups import work as work_module
+from coopgroup.groups import health
 from coopgroup.groups.catalogue import Catalogue
-from coopgroup.groups.work import (
-    GroupWork,
-    Wish,
-    Work,
-)
+from coopgroup.groups.health import GroupWork
+from coopgroup.groups.state import Wish, Work
 from coopgroup.kafka.health.probe import WorkSample
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, WorkFailed
 from coopgroup.worker import Worker
@@ -132,6 +129,7 @@ def test_stop_that_waits_while_the_lease_ends_is_lost(bench: Bench, how: str) ->
         bench.hand.run()
     else:
         assert bench.work.close(STOP_S)
+        bench.work.wait_told()
     assert bench.actions() == ["start", "lost"]
     assert bench.stops() == [(HEAVY, "lost")]
     assert bench.given_up() == ([HEAVY] if how == "revoked" else [])
@@ -149,10 +147,12 @@ def test_callbacks_that_wait_for_a_thread_are_warned_of(bench: Bench) -> None:
         bench.hand.now_s = reminder_s
         for _ in range(2):  # the second time says nothing new
             bench.work.wake()
+            bench.hand.run("reports")
             assert (bench.warned, bench.reminder_s) == (["callbacks_wait"], math.inf)
         bench.warned.clear()
         assert bench.hand.run_one()
         bench.work.put(RevokeResources(resources=ResourceSet()))  # it looks at the time again
+    bench.hand.run("reports")
     assert bench.started() == set(BOTH)
     assert bench.reminder_s == math.inf
 
@@ -227,8 +227,9 @@ def test_close_when_a_stop_hangs_ends_in_time(bench: Bench) -> None:
     began_s = bench.hand.now_s
     assert not bench.work.close(5.0)
     assert bench.hand.now_s == began_s + 5.0
-    assert bench.stops() == [(HEAVY, "lost")]
     bench.hand.is_held = lambda _: False
+    bench.hand.run("reports")
+    assert bench.stops() == [(HEAVY, "lost")]
     bench.hand.run()
     assert bench.actions() == ["start", "lost"]
 
@@ -294,7 +295,7 @@ def test_records_are_told_in_the_order_in_which_things_happened(bench: Bench) ->
 
 
 def _read(monkeypatch: pytest.MonkeyPatch, *works: Work, failure: str = "") -> WorkSample:
-    monkeypatch.setattr(work_module, "now_s", lambda: 100.0)
+    monkeypatch.setattr(health, "now_s", lambda: 100.0)
     work: Any = SimpleNamespace(
         works=lambda: works, failure=SimpleNamespace(message=failure) if failure else None
     )

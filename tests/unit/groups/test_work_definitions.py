@@ -18,7 +18,7 @@ from coopgroup.core.member.parts import LastAssignment
 from coopgroup.core.model import ResourceSet
 from coopgroup.errors import StartFailed
 from coopgroup.groups.catalogue import Catalogue, GroupResource
-from coopgroup.groups.work import GroupWork
+from coopgroup.groups.health import GroupWork
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 from tests.support.by_hand import Hand
 from tests.unit.groups.bench import (
