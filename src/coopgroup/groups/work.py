@@ -68,6 +68,8 @@ from coopgroup.worker import NORMAL, URGENT, Worker
 _DOUBLINGS_MAX: Final = 20
 # How long a closing group waits for a listener.
 _TOLD_S: Final = 1.0
+# Maximum delay until a waiting caller notices, for example, the end of a lease.
+_LOOK_S: Final = 0.05
 # Time between two reads of a member that needs a newer catalogue.
 _READ_AGAIN_S: Final = 0.5
 # Time after which such a wait is worth a warning.
@@ -201,10 +203,16 @@ class ResourceWork:
         """Return the work on all resources; for readers on other threads."""
         return tuple(self._works.copy().values())
 
-    def wait_idle(self, timeout_s: float | None) -> bool:
-        """Wait until all work has ended; return whether this came in time."""
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Wait for a condition, which also the clock may fulfil; return whether it came in time."""
+        until_s = math.inf if timeout_s is None else now_s() + timeout_s
         with self._changed:
-            return self._changed.wait_for(lambda: not self._works, timeout_s)
+            while not condition():
+                left_s = min(_LOOK_S, until_s - now_s())
+                if left_s <= 0:
+                    return False
+                self._changed.wait(left_s)
+            return True
 
     def close(self, timeout_s: float) -> bool:
         """Stop all resources independently; return whether all stopped in time."""

@@ -365,7 +365,7 @@ class GroupListener:
         return later
 
     def _end_overdue(self) -> None:
-        if not self.stopping:
+        if not self._pending:
             return
         try:
             self._look_at_slow(now_s())

@@ -53,6 +53,10 @@ class PendingRevocations:
     _stops: dict[Resource, _Stop] = field(factory=dict, init=False)
     _number: int = field(default=0, init=False)
 
+    def __len__(self) -> int:
+        """Return the number of resources that are being stopped."""
+        return len(self._stops)
+
     @property
     def resources(self) -> ResourceSet:
         """Return the resources that are being stopped."""
@@ -87,14 +91,18 @@ class PendingRevocations:
 
     def still_of(self, put_off: PutOff) -> ResourceSet:
         """Return the resources of a token that are still being stopped in the same stop."""
-        same = (one for one, stop in self._stops.items() if stop.number == put_off.number)
-        return ResourceSet.from_pairs(same) & put_off.resources
+        return ResourceSet.from_pairs(
+            one
+            for one in put_off.resources
+            if one in self._stops and self._stops[one].number == put_off.number
+        )
 
     def parts(self, resources: ResourceSet) -> dict[float, ResourceSet]:
         """Return the given resources that are being stopped, by the time when their stop began."""
         parts: dict[float, list[Resource]] = {}
-        for resource in resources & self.resources:
-            parts.setdefault(self._stops[resource].began_s, []).append(resource)
+        for resource in resources:
+            if resource in self._stops:
+                parts.setdefault(self._stops[resource].began_s, []).append(resource)
         return {began_s: ResourceSet.from_pairs(part) for began_s, part in parts.items()}
 
     def take_late(self, now_s: float) -> tuple[ResourceSet, ResourceSet]:
