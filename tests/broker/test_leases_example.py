@@ -113,11 +113,12 @@ def test_jobs_keep_within_the_gpus_and_wait_without_room(crew: Machines) -> None
 def test_machines_that_return_freeze_and_die_run_each_job_once(crew: Machines) -> None:
     """A restart moves nothing; what a dead machine ran goes where there is room."""
     wanted = jobs(2, 4)
-    crew.write(wanted)
+    crew.write(set())
     for name in GPUS:
         crew.join(name)
-    # A machine that joins late has no job, and would get one when m2 ends.
+    # If a large machine came first, small jobs would fill it, and a large job could not move to it.
     crew.wait_for_members(len(GPUS))
+    crew.write(wanted)
     before, since_s = crew.settle(wanted), time.monotonic()
     crew.end("m2")
     crew.join("m2")

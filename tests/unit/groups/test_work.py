@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from coopgroup.core.member.effects import (
     BeginWarmups,
@@ -25,6 +26,7 @@ from coopgroup.core.member.events import (
 )
 from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.groups import health
+from coopgroup.groups.callbacks import WorkFailure
 from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.health import GroupWork
 from coopgroup.groups.state import Wish, Work
@@ -177,6 +179,15 @@ def test_membership_that_is_over_is_reported(bench: Bench) -> None:
     found = (failure.resource, failure.action, str(failure.error))
     assert found == (None, "membership", "not authorised")
     assert bench.work.failure is not None
+
+
+def test_on_error_that_raises_is_warned_of(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: WorkFailure) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(bench.work, "callbacks", evolve(bench.work.callbacks, on_error=fail))
+    bench.put(FailMember(code=30, message="not authorised"))
+    assert bench.warned == ["internal_error"]
 
 
 def test_stop_that_never_ends_is_lost_and_given_up(bench: Bench) -> None:
