@@ -295,8 +295,12 @@ class _GroupConsumer(AsyncConfluentConsumer):
             **options,
         )
         self.consumer.close()  # it has not subscribed
+        config = {**_readable(self.config), **of_group.config}
+        if not switch(config, "enable.auto.commit"):
+            # The consumer commits the offsets that `commit` has stored.
+            config |= {"enable.auto.commit": True, "enable.auto.offset.store": False}
         self.member = _Member(
-            {**_readable(self.config), **of_group.config},
+            config,
             policy=of_group.policy,
             assignor=of_group.assignor,
             logger=_Log(self.logger_state),
@@ -458,9 +462,6 @@ def _readable(config: Mapping[str, Any]) -> dict[str, Any]:
     if found.get(_STRATEGY) == _FRAMEWORK_STRATEGY:
         del found[_STRATEGY]
         found["coopgroup.protocols"] = f"coopgroup,{_FRAMEWORK_STRATEGY}"
-    if not switch(found, "enable.auto.commit"):
-        # The consumer commits the offsets that `_GroupConsumer.commit` has stored.
-        found |= {"enable.auto.commit": True, "enable.auto.offset.store": False}
     return found
 
 

@@ -361,16 +361,21 @@ def test_record_does_not_leave_before_a_notice_or_a_due_commit() -> None:
         member.close()
 
 
-@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize(
+    ("options", "own", "is_automatic"),
+    [
+        ({}, {}, True),
+        ({"enable_auto_commit": False}, {}, False),
+        ({}, {"enable.auto.commit": "false"}, False),
+    ],
+)
 def test_manual_acknowledgements_are_stored_for_the_commits(
-    members: list[FakeMember], *, enabled: bool
+    members: list[FakeMember], options: dict[str, Any], own: dict[str, Any], *, is_automatic: bool
 ) -> None:
-    _build(KafkaBroker(NOWHERE), enable_auto_commit=enabled)
+    _build(KafkaBroker(NOWHERE, groups={"billing": GroupOptions(config=own)}), **options)
     config = members[0].config
-    assert (config["enable.auto.commit"], config.get("enable.auto.offset.store", True)) == (
-        True,
-        enabled,
-    )
+    assert config["enable.auto.commit"] is True
+    assert config.get("enable.auto.offset.store", True) is is_automatic
 
 
 def test_acknowledgements_that_follow_soon_share_a_commit(members: list[FakeMember]) -> None:
