@@ -31,7 +31,7 @@ nitpick_ignore_regex = [(r"py:.*", r"(?!coopgroup\.).*")]
 # of a field with a default, type variables, listeners of one member, and a leader's memory of
 # claims, which is for no policy to read.
 nitpick_ignore = [
-    ("py:class", "coopgroup.kafka.callbacks.listener.PutOff"),
+    ("py:class", "coopgroup.kafka.callbacks.pending_revocations.PutOff"),
     ("py:class", "coopgroup.health.Member"),
     ("py:class", "coopgroup.health.Metrics"),
     ("py:class", "coopgroup.metrics.feed.MemberListener"),

@@ -58,7 +58,7 @@ ALLOWED = {
     ("aio/consumer.py", "commit"): "over the group's connections",
     ("aio/consumer.py", "committed"): "over the group's connections",
     ("cli/consume.py", "subscribe"): "on a CooperativeConsumer",
-    ("integrations/faststream.py", "commit"): "on a CooperativeConsumer",
+    ("integrations/faststream.py", "store_offsets"): "on a CooperativeConsumer",
     ("integrations/faststream.py", "subscribe"): "on a CooperativeConsumer",
     ("kafka/consumer.py", "incremental_assign"): "our own method of that name",
     ("processing/process.py", "subscribe"): "on a CooperativeConsumer",

@@ -22,8 +22,9 @@ from coopgroup.core.member.events import LossHandled, RevocationCompleted, Start
 from coopgroup.core.member.parts import LastAssignment
 from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.errors import Decline, StartFailed
+from coopgroup.groups.callbacks import Callbacks, ResourceCallback
 from coopgroup.groups.catalogue import Catalogue, GroupResource
-from coopgroup.groups.work import Callbacks, ResourceCallback, ResourceWork, WorkLimits
+from coopgroup.groups.work import ResourceWork, WorkLimits
 
 RESOURCES = (Resource("a", -1), Resource("a", 0), Resource("b", 0))
 STEPS_MAX = 30
@@ -86,6 +87,7 @@ class Play:
             ),
             limits=WorkLimits(stop_s=1e9, retry_s=0.0, retry_max_s=0.0, behind_s=1e9),
             pool=cast("Any", self),
+            reports=cast("Any", SimpleNamespace(submit=lambda call, **_: call())),
             write=lambda _: None,
             warn=lambda *_, **__: None,
             known=lambda: self.catalogue,

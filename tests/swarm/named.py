@@ -41,11 +41,13 @@ from coopgroup.core.member.events import (
 from coopgroup.core.model import EMPTY, Resource, ResourceSet
 from coopgroup.core.model.group_api import JoinGroupRequest
 from coopgroup.errors import Decline, StartFailed
-from coopgroup.groups import lookup, work
+from coopgroup.groups import callbacks, declines, lookup, state, work
+from coopgroup.groups.callbacks import Callbacks
 from coopgroup.groups.catalogue import INDEX_MIN, Catalogue, GroupResource
 from coopgroup.groups.lookup import CatalogueLookup, CatalogueWatcher
 from coopgroup.groups.settings import PROTOCOL_NAME, PROTOCOL_TYPE
-from coopgroup.groups.work import Callbacks, ResourceWork, Wish, WorkLimits
+from coopgroup.groups.state import Wish
+from coopgroup.groups.work import ResourceWork, WorkLimits
 from coopgroup.simulator.host.application import Application
 from coopgroup.simulator.host.process import Process
 from coopgroup.simulator.scenario import LEADER
@@ -221,7 +223,9 @@ class _Port:
                 self.process.later(max(0, at_ms), self._remind, at_s)
 
     def _remind(self, at_s: float) -> None:
-        if at_s == self._remind_s != self._reminded_s:
+        if self.process.world.now_ms / 1_000 < at_s:  # by the rounding of a float
+            self.process.later(1, self._remind, at_s)
+        elif at_s == self._remind_s != self._reminded_s:
             self._reminded_s = at_s
             self.wake()
 
@@ -273,12 +277,14 @@ class NamedApplication(Application):
                 retry_max_s=4 * _RETRY_S,
             ),
             pool=cast("Any", SimpleNamespace(submit=self._submit, threads_max=32)),
+            reports=cast("Any", SimpleNamespace(submit=lambda call, **_: call())),
             write=self._write,
             warn=_ignore,
             known=lambda: self.lookup.known,
             look_soon=lambda: self.watcher.look_soon(),  # noqa: PLW0108 - it is made below
         )
         self.work._changed = VirtualCondition(process.world, self._sleep)  # noqa: SLF001
+        self.work._warmth.changing = self.work._changed  # noqa: SLF001
         self.work.driver = cast("Any", self.port)
         self.port.wake = self._wake
         self.lookup.on_read = self.work.take_catalogue
@@ -627,7 +633,7 @@ def virtual_time(simulation: Simulation) -> Iterator[None]:
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        for module in (work, lookup):
+        for module in (callbacks, declines, lookup, state, work):
             patch.setattr(module, "now_s", lambda: simulation.world.now_ms / 1_000)
         try:
             yield

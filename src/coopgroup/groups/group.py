@@ -10,7 +10,6 @@ puts the parts together.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
@@ -25,13 +24,15 @@ from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.core.policies.built_in import EagerPolicy, SimplePolicy
 from coopgroup.core.policies.policy import Policy
 from coopgroup.errors import ConfigurationError
+from coopgroup.groups.callbacks import Callbacks, ResourceCallback, WorkFailure
 from coopgroup.groups.catalogue import Catalogue
+from coopgroup.groups.health import GroupWork
 from coopgroup.groups.lookup import CatalogueLookup, CatalogueWatcher
 from coopgroup.groups.peers import Peer, peer_of
 from coopgroup.groups.settings import GroupSettings
 from coopgroup.groups.topic import CatalogueTopic
-from coopgroup.groups.work import Callbacks, GroupWork, ResourceCallback, ResourceWork, WorkFailure
-from coopgroup.kafka.clock import now_s, pause
+from coopgroup.groups.work import ResourceWork
+from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.settings import merge_configuration
 from coopgroup.kafka.forked import is_of_parent, keep_to_process
 from coopgroup.kafka.health.probe import MemberProbe
@@ -48,7 +49,6 @@ from coopgroup.kafka.rpc.describing import describe_group
 from coopgroup.telemetry import Record
 from coopgroup.worker import Worker
 
-_STEP_S: Final = 0.01
 _PARTS: Final = ("_driver", "_work", "_watcher", "_lookup", "_pool", "_probe", "_lock")
 _THREADS_MAX: Final = 32  # of callbacks
 
@@ -167,8 +167,8 @@ class CooperativeGroup:
     ) -> None:
         shared = settings.shared
         sink, slot = open_sink_and_slot(shared, opened)
-        name = f"coopgroup-work-{shared.member.group_id}"
-        self._pool = Worker(name, _THREADS_MAX)
+        group_id = shared.member.group_id
+        self._pool = Worker(f"coopgroup-work-{group_id}", _THREADS_MAX)
         self._lookup = CatalogueLookup(
             source=source if callable(source) else lambda: source,
             timeout_ms=shared.lookup_timeout_ms,
@@ -183,6 +183,7 @@ class CooperativeGroup:
             callbacks=callbacks,
             limits=settings.limits,
             pool=self._pool,
+            reports=Worker(f"coopgroup-reports-{group_id}"),
             write=write,
             warn=sink.warn,
             known=lambda: self._lookup.known,
@@ -220,7 +221,7 @@ class CooperativeGroup:
 
     def _end_threads(self) -> None:
         """End idle threads, unless a hanging callback may still report that it failed."""
-        if self._work.wait_idle(0.0):
+        if not self._work.works():
             self._pool.close(0.0)
 
     # --- into the group and out of it -------------------------------------------------------------
@@ -271,15 +272,14 @@ class CooperativeGroup:
         self._refuse_own("hand over")
         if not self._joined:
             raise RuntimeError("a group is joined before it is handed over")
-        deadline_s = math.inf if timeout_s is None else now_s() + timeout_s
+        until_s = None if timeout_s is None else now_s() + timeout_s
         self._watcher.stop()
         self._driver.post(SubscriptionChanged(topics=(), hands_over=True))
-        # A round in progress may still grant resources.
-        while not (self._work.wait_idle(0) and self._is_given_nothing()):
-            if now_s() >= deadline_s:
-                return False
-            pause(_STEP_S)
-        return True
+        return self._work.wait_for(
+            # A round in progress may still grant resources.
+            lambda: not self._work.works() and self._is_given_nothing(),
+            None if until_s is None else until_s - now_s(),
+        )
 
     def _refuse_own(self, action: str) -> None:
         if self._pool.is_own_thread:

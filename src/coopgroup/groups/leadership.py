@@ -8,25 +8,20 @@ its holder leaves or its session ends.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from coopgroup.core.assignors.sticky.assignor import StickyAssignor
 from coopgroup.core.model import Resource
 from coopgroup.errors import ConfigurationError, Decline, StartFailed
+from coopgroup.groups.callbacks import WorkFailure
 from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.group import CooperativeGroup
 from coopgroup.groups.peers import Peer
-from coopgroup.groups.work import WorkFailure
-from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.settings import merge_configuration
 from coopgroup.kafka.forked import is_of_parent, keep_to_process
 from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
-
-# Maximum delay until a waiting caller notices the end of a lease.
-_STEP_S: Final = 0.05
 
 
 class Leadership:
@@ -86,9 +81,6 @@ class Leadership:
         self._resource = (name, 0)
         self._on_elected = on_elected
         self._on_lost = on_lost
-        # Entered instead of the condition, as in `kafka.application_inbox`.
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
         self._is_closed = False
         self._group = CooperativeGroup(
             configuration,
@@ -113,7 +105,7 @@ class Leadership:
         Raises:
             RuntimeError: the group was joined before, or is closed.
         """
-        keep_to_process(self, "_group", "_lock")
+        keep_to_process(self, "_group")
         self._group.join()
 
     def close(self) -> None:
@@ -125,9 +117,7 @@ class Leadership:
         if is_of_parent(self._group):
             return
         self._group.close()
-        with self._lock:
-            self._is_closed = True
-            self._changed.notify_all()
+        self._is_closed = True
 
     @property
     def leads(self) -> bool:
@@ -206,20 +196,14 @@ class Leadership:
         return not self.leads
 
     def _wait_for(self, condition: Callable[[], bool], timeout_s: float | None) -> None:
-        deadline_s = None if timeout_s is None else now_s() + timeout_s
-        with self._lock:
-            while not condition():
-                left_s = _STEP_S if deadline_s is None else min(_STEP_S, deadline_s - now_s())
-                if left_s <= 0 or self._is_closed or self.failure is not None:
-                    return
-                self._changed.wait(left_s)
+        self._group._work.wait_for(  # noqa: SLF001  (of this package)
+            lambda: condition() or self._is_closed or self.failure is not None, timeout_s
+        )
 
     def _elected(self, resource: Resource) -> None:
         # Not `token`: the lease may have run out by the clock, and still be renewed before it is
         # lost.
         token = self._group.granted_token(resource)
-        with self._lock:
-            self._changed.notify_all()
         if self._on_elected is not None and token is not None:
             try:
                 self._on_elected(token)
@@ -227,7 +211,5 @@ class Leadership:
                 raise Decline(str(error)) from error
 
     def _lost(self, resource: Resource) -> None:  # noqa: ARG002 - there is only one
-        with self._lock:
-            self._changed.notify_all()
         if self._on_lost is not None:
             self._on_lost()

@@ -26,9 +26,10 @@ from attrs import define, field
 from coopgroup.core.member.events import WarmedUp, WarmupFailed
 from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.errors import one_line
+from coopgroup.groups.callbacks import ResourceCallback, failure_of
 from coopgroup.groups.catalogue import GroupResource
 
-Reporter: TypeAlias = Callable[[Resource, str, BaseException, str], None]
+Reporter: TypeAlias = Callable[[Resource, str, BaseException], object]
 # Urgency of a job: ending comes before starting, and starting before warming up.
 _COOL: Final = 1
 _WARM: Final = 3
@@ -60,18 +61,18 @@ class ResourceWarmth:
         cool: deletes the state of a resource.
         is_worked_on: returns whether the work on a resource has not ended.
         submit: runs a call on a thread, by urgency.
-        changing: takes the lock of the work.
+        changing: the lock of the work.
         post: gives a report to the group's thread.
         report: reports a callback that raised.
         idle: called when the last callback of an assigned resource has returned.
         described: returns a resource with its definition, for a callback.
     """
 
-    warm: Callable[[GroupResource], object] | None
-    cool: Callable[[GroupResource], object] | None
+    warm: ResourceCallback | None
+    cool: ResourceCallback | None
     is_worked_on: Callable[[Resource], bool]
     submit: Callable[[int, Callable[[], None]], None]
-    changing: Callable[[], AbstractContextManager[None]]
+    changing: AbstractContextManager[object]
     post: Callable[[WarmedUp | WarmupFailed], None]
     report: Reporter
     idle: Callable[[Resource], None]
@@ -133,18 +134,13 @@ class ResourceWarmth:
 
     def _run(self, resource: Resource, entry: _WarmUp, action: str) -> None:
         callback = self.warm if action == "warm" else self.cool
-        failure: BaseException | None = None
-        try:
-            if callback is not None:
-                callback(self.described(resource))
-        except BaseException as error:  # noqa: BLE001 -- the application's own, reported below
-            failure = error
+        failure = None if callback is None else failure_of(callback, self.described(resource))
         words = "" if failure is None else one_line(failure)  # this runs the application's code
-        with self.changing():
+        with self.changing:
             entry.is_busy = False
             entry.is_warm = action == "warm" and failure is None
             if failure is not None:
-                self.report(resource, action, failure, words)
+                self.report(resource, action, failure)
             self._tell(resource, entry, action, words)
             self._go_on(resource, entry)
 

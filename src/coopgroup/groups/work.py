@@ -1,47 +1,32 @@
 """The work on each resource: started, stopped and lost independently of other resources.
 
 Theory of operation. The group's thread reports grants, revocations and losses, and never waits
-here. For each resource there is one `Work` with a wish (run, stop, end) and a state (running or
-not, callbacks in progress). After each change of either, the next step follows from both:
-
-    a callback is in progress   wait for it: two callbacks of a resource never run concurrently
-    runs, and should not        `lost` if the grant has ended (the lease, an overdue stop) when a
-                                thread is free for the call, else `stop`
-    runs, and should            nothing, or `change` if its definition has changed
-    does not run, and should    `start`, unless `start` has declined it or has failed permanently
-    does not run, nor should    done: tell the group that a revoked resource has stopped
+here. The callback that each resource needs next follows from its `Work` (`state`). It runs on a
+thread of the `Worker` for callbacks (`callbacks`).
 
 A leader may have read a newer catalogue than this member. The member then reads again before it
 starts a resource, because it would start it with an old definition, or without one. It also reads
 before it stops one, because `stop` says whether the resource was deleted. Both waits are limited.
 
-A declined resource stays with this member until the leader has given it to another one. Meanwhile
-the member tells all leaders that it declined, and for how long it will.
-
 A callback that raises is reported and repeated with growing delays; a changed wish repeats it
-immediately. A stop has a time limit: after it, the resource counts as lost and moves to another
-member. Its `lost` runs beside the hanging stop, the one exception from the first line. If the
-resource returns, it is not started before that stop has returned.
+immediately. A stop has a time limit (`PendingRevocations`, as for a consumer): after it, the
+resource counts as lost and moves to another member. Its `lost` runs beside the hanging stop, the
+one exception from the rule that callbacks of a resource never run concurrently. If the resource
+returns, it is not started before that stop has returned.
 
 Telemetry and warnings run the application's code, too: its listener and its log handlers. Such code
-may wait for another thread that calls this group. If this thread had the lock, both would wait for
-ever. So reports are queued under the lock, and made after it is released.
-
-A `Worker` raises if the system has no thread left. A call of a callback then waits for a thread.
+may wait for another thread that calls this group. If the caller had the lock, both would wait for
+ever. So a thread of their own makes the reports, in order.
 """
 
 from __future__ import annotations
 
-import enum
 import math
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-import attrs
 from attrs import define, field, frozen
 
 from coopgroup.core.member.effects import (
@@ -62,14 +47,15 @@ from coopgroup.core.member.events import (
 )
 from coopgroup.core.model import Resource, ResourceSet
 from coopgroup.errors import Decline, StartFailed, one_line, said_by
+from coopgroup.groups.callbacks import Callbacks, Calls, ResourceCallback, WorkFailure, failure_of
 from coopgroup.groups.catalogue import UNDEFINED, Catalogue, GroupResource, Mark
+from coopgroup.groups.declines import Declines
+from coopgroup.groups.state import Action, Wish, Work
 from coopgroup.groups.warmth import ResourceWarmth
+from coopgroup.kafka.callbacks.pending_revocations import PendingRevocations
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.health.probe import WorkSample
-from coopgroup.kafka.health.value import StuckPartition
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.ports import Notice
-from coopgroup.kafka.records.commit_meter import CommitMeter
 from coopgroup.telemetry import (
     Record,
     ResourcesStarted,
@@ -77,196 +63,13 @@ from coopgroup.telemetry import (
     StopReason,
     WorkFailed,
 )
-from coopgroup.worker import URGENT, Worker
+from coopgroup.worker import NORMAL, URGENT, Worker
 
-ResourceCallback: TypeAlias = "Callable[[GroupResource], object]"
-
-
-@frozen(kw_only=True)
-class WorkFailure:
-    """A failure, for the application's `on_error`.
-
-    Attributes:
-        resource: the resource; None if the membership itself has ended.
-        action: the callback that raised: "start", "stop", "lost", "change", "warm" or "cool";
-            "membership".
-        attempts: number of consecutive failures; the callback is tried again after each, except
-            "warm", "cool", and "start" after a `Decline` or a `StartFailed`.
-    """
-
-    resource: Resource | None
-    action: str
-    error: BaseException
-    attempts: int
-
-
-@frozen(kw_only=True)
-class Callbacks:
-    """The application's callbacks; `lost` is `stop` if the application gave none."""
-
-    start: ResourceCallback
-    stop: ResourceCallback
-    lost: ResourceCallback
-    on_error: Callable[[WorkFailure], object] | None
-    change: ResourceCallback | None = None
-    warm: ResourceCallback | None = None
-    cool: ResourceCallback | None = None
-
-    def check(self) -> None:
-        """Refuse what cannot be called.
-
-        Raises:
-            TypeError: the message names the callback.
-        """
-        for one in attrs.fields(type(self)):
-            callback = getattr(self, one.name)
-            is_optional = one.name not in {"start", "stop"}
-            if not callable(callback) and not (callback is None and is_optional):
-                name = "on_change" if one.name == "change" else one.name
-                raise TypeError(f"{name} expects a callable")
-
-
-@define(eq=False)
-class Calls:
-    """Gives calls to a worker, and knows since when they wait."""
-
-    worker: Worker
-    _waiting: int = field(default=0, init=False)
-    _refused: deque[tuple[int, Callable[[], None]]] = field(factory=deque, init=False)
-    # Time when a thread last took a call, or when the first waiting call arrived.
-    _moved_on_s: float = field(default=0.0, init=False)
-    _lock: threading.RLock = field(factory=threading.RLock, init=False)
-
-    @property
-    def waits_since_s(self) -> float:
-        """Return since when calls wait without a free thread; infinite if no call waits."""
-        with self._lock:
-            return self._moved_on_s if self._waiting else math.inf
-
-    def submit(self, urgency: int, call: Callable[[], None]) -> None:
-        """Run a call on a thread; a waiting call with a smaller number goes first."""
-        with self._lock:
-            if not self._waiting:
-                self._moved_on_s = now_s()
-            self._waiting += 1
-            self._refused.append((urgency, call))
-            self.try_again()
-
-    def try_again(self) -> None:
-        """Submit the calls for which the system had no thread."""
-        with self._lock:
-            while self._refused:
-                urgency, call = self._refused.popleft()
-                try:
-                    self.worker.submit(partial(self._take, call), urgency=urgency)
-                except RuntimeError:
-                    self._refused.appendleft((urgency, call))
-                    return
-
-    def _take(self, call: Callable[[], None]) -> None:
-        with self._lock:
-            self._waiting -= 1
-            self._moved_on_s = now_s()
-        call()
-
-
-class Wish(enum.Enum):
-    """The state that a resource should reach: running, stopped, or ended as lost."""
-
-    RUN = "run"
-    STOP = "stop"
-    END = "end"
-
-
-class Action(enum.Enum):
-    """The callbacks, with their urgency: ending work comes before starting work."""
-
-    LOST = 0
-    STOP = 1
-    START = 2
-    CHANGE = 3
-
-
-@define(eq=False)
-class Work:
-    """One resource.
-
-    Attributes:
-        token: generation in which it was granted.
-        is_stale: whether the running work belongs to a grant that has ended.
-        is_told: whether telemetry has reported that it runs.
-        version: version of the catalogue that the leader read for the grant; None without one.
-        mark: definition with which it was started last.
-        is_changed: whether the definition has changed since.
-        is_deleted: whether the catalogue has not had it at some time since.
-        refusal: why `start` refused it; None if it did not.
-        waits_since_s: since when it waits for a newer catalogue; infinite if it does not.
-        is_waiting_told: whether that wait has been reported.
-        is_changing: whether a callback for a changed definition is in progress.
-        is_overdue_told: whether a warning has said that this callback is overdue.
-    """
-
-    resource: Resource
-    token: int
-    version: int | None = None
-    mark: Mark = UNDEFINED
-    is_changed: bool = False
-    is_deleted: bool = False
-    refusal: Decline | StartFailed | None = None
-    waits_since_s: float = math.inf
-    is_waiting_told: bool = False
-    wish: Wish = Wish.RUN
-    runs: bool = False
-    is_stale: bool = False
-    busy: int = 0
-    is_revoked: bool = False
-    is_told: bool = False
-    reason: StopReason = StopReason.REVOKED
-    began_s: float = 0.0
-    is_warned: bool = False
-    is_changing: bool = False
-    is_overdue_told: bool = False
-    attempts: int = 0
-    retry_at_s: float = 0.0
-
-    @property
-    def next_action(self) -> Action | None:
-        """Return the callback that is due if none is in progress; None if none is due."""
-        if self.runs and (self.is_stale or self.wish is not Wish.RUN):
-            is_lost = self.is_stale or self.wish is Wish.END
-            return Action.LOST if is_lost else Action.STOP
-        if self.runs:
-            return Action.CHANGE if self.is_changed else None
-        return Action.START if self.wish is Wish.RUN and self.refusal is None else None
-
-    def want(self, wish: Wish, reason: StopReason = StopReason.REVOKED) -> None:
-        """Change the wish; a callback that failed before is tried again immediately."""
-        self.wish, self.reason, self.began_s = wish, reason, now_s()
-        self.is_revoked = self.is_warned = False
-        self.waits_since_s = math.inf
-        self.attempts, self.retry_at_s = 0, 0.0
-
-    def refuse(self, refusal: Decline | StartFailed | None) -> None:
-        """Note a refusal, or its end; failures before it are no reason to wake any more."""
-        self.refusal = refusal
-        self.attempts, self.retry_at_s = 0, 0.0
-
-    def finished(self, *, runs: bool) -> None:
-        """Note that a callback has returned; another one may still hang."""
-        self.runs = runs
-        self.is_stale = self.is_stale if self.runs else self.busy > 0
-        self.attempts, self.retry_at_s = 0, 0.0
-
-
-# Share of the time limit after which a stop is worth a warning.
-_WARN_SHARE: Final = 0.5
 _DOUBLINGS_MAX: Final = 20
-# If a listener hangs, the oldest records are dropped, to bound the memory.
-_UNTOLD_MAX: Final = 10_000
 # How long a closing group waits for a listener.
 _TOLD_S: Final = 1.0
-# Time after which calls that wait for a free thread are worth a warning.
-_NO_THREAD_WARN_S: Final = 10.0
+# Maximum delay until a waiting caller notices, for example, the end of a lease.
+_LOOK_S: Final = 0.05
 # Time between two reads of a member that needs a newer catalogue.
 _READ_AGAIN_S: Final = 0.5
 # Time after which such a wait is worth a warning.
@@ -297,12 +100,15 @@ class ResourceWork:
 
     Attributes:
         known: returns the catalogue that this member read last.
+        pool: runs the callbacks.
+        reports: runs the reports to telemetry and to the log, one at a time.
         look_soon: reads the catalogue again.
     """
 
     callbacks: Callbacks
     limits: WorkLimits
     pool: Worker
+    reports: Worker
     write: Callable[[Record], None]
     warn: Callable[..., None]
     known: Callable[[], Catalogue | None]
@@ -310,36 +116,31 @@ class ResourceWork:
     driver: GroupDriver = field(init=False)
     failure: FailMember | None = field(default=None, init=False)
     _calls: Calls = field(init=False)
+    _reports: Calls = field(init=False)
     _warmth: ResourceWarmth = field(init=False)
     _works: dict[Resource, Work] = field(factory=dict, init=False)
     _is_closing: bool = field(default=False, init=False)
     _hands_over: bool = field(default=False, init=False)
-    # Declined resources: until when, the refusal, and the definition then; None if not listed.
-    _declines: dict[Resource, tuple[float, Decline, Mark | None]] = field(factory=dict, init=False)
+    _declines: Declines = field(init=False)
+    # Revoked resources whose `stop` has not returned, and changes of definitions in progress.
+    _pending: PendingRevocations = field(init=False)
     _read_again_s: float = field(default=math.inf, init=False)
-    # Value of `waits_since_s` at the last warning about waiting calls.
-    _warned_since_s: float = field(default=math.inf, init=False)
     _changed: threading.Condition = field(
         factory=lambda: threading.Condition(threading.RLock()), init=False
     )
-    # How often this thread holds the lock: a signal handler may call while it is held.
-    _inside: threading.local = field(factory=threading.local, init=False)
-    # Queued reports, in order; one thread at a time makes them.
-    _untold: deque[Callable[[], None]] = field(
-        factory=lambda: deque(maxlen=_UNTOLD_MAX), init=False
-    )
-    _is_telling: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._calls = Calls(self.pool)
+        self._calls, self._reports = Calls(self.pool), Calls(self.reports)
+        self._declines = Declines(self._listed)
+        self._pending = PendingRevocations(self.limits.stop_s)
         self._warmth = ResourceWarmth(
             warm=self.callbacks.warm,
             cool=self.callbacks.cool,
             is_worked_on=self._works.__contains__,
             submit=self._calls.submit,
-            changing=self._changing,
+            changing=self._changed,
             post=self._post,
-            report=self._report_warmth,
+            report=self._tell_failure,
             idle=self._start_idle,
             described=self._described,
         )
@@ -349,11 +150,9 @@ class ResourceWork:
     def holds(self, resource: tuple[str, int]) -> bool:
         """Return whether a resource should be worked on at this moment."""
         work = self._owned(resource)
-        return work is not None and self._should_run(work)
-
-    def _should_run(self, work: Work) -> bool:
-        is_ending = work.is_changed and self.callbacks.change is None
-        return work.wish is Wish.RUN and work.refusal is None and not is_ending
+        if work is None or work.wish is not Wish.RUN or work.refusal is not None:
+            return False
+        return self.callbacks.change is not None or not work.is_changed
 
     def failed(self) -> dict[Resource, str]:
         """Return the resources whose `start` has failed permanently, with the reason."""
@@ -365,12 +164,12 @@ class ResourceWork:
 
     def restart(self, resource: tuple[str, int]) -> bool:
         """Withdraw a refusal, and start the resource if it is here; return if there was one."""
-        with self._changing():
-            work = self._works.get(Resource(*resource))
-            is_refused = work is not None and work.refusal is not None
-            if not is_refused and resource not in self._declines:
+        with self._changed:
+            key = Resource(*resource)
+            work, decline = self._works.get(key), self._declines.refusal_of(key)
+            if decline is None and (work is None or work.refusal is None):
                 return False
-            self._withdraw([one for one in self._declines if one == resource])
+            self._withdraw([] if decline is None else [key])
             if work is not None:
                 work.refuse(None)
                 self._go_on(work)
@@ -397,25 +196,31 @@ class ResourceWork:
 
     def held(self) -> ResourceSet:
         """Return all resources that should be worked on at this moment."""
-        with self._changing():
+        with self._changed:
             return ResourceSet.from_pairs(one for one in self._works if self.holds(one))
 
     def works(self) -> tuple[Work, ...]:
         """Return the work on all resources; for readers on other threads."""
         return tuple(self._works.copy().values())
 
-    def wait_idle(self, timeout_s: float | None) -> bool:
-        """Wait until all work has ended; return whether this came in time."""
-        with self._changing():
-            return self._changed.wait_for(lambda: not self._works, timeout_s)
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Wait for a condition, which also the clock may fulfil; return whether it came in time."""
+        until_s = math.inf if timeout_s is None else now_s() + timeout_s
+        with self._changed:
+            while not condition():
+                left_s = min(_LOOK_S, until_s - now_s())
+                if left_s <= 0:
+                    return False
+                self._changed.wait(left_s)
+            return True
 
     def close(self, timeout_s: float) -> bool:
         """Stop all resources independently; return whether all stopped in time."""
-        with self._changing():
+        with self._changed:
             self._is_closing = True
             for work in tuple(self._works.values()):
                 if work.wish is Wish.RUN:
-                    work.want(Wish.STOP, StopReason.CLOSED)
+                    self._want(work, Wish.STOP, StopReason.CLOSED)
                     self._go_on(work)
             self._remind()
             stopped = self._changed.wait_for(lambda: not self._works, timeout_s)
@@ -429,15 +234,14 @@ class ResourceWork:
             return False
 
     def wait_told(self) -> None:
-        """Wait until telemetry has all records, with a time limit."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._untold and not self._is_telling, _TOLD_S)
+        """Wait until telemetry has all records, with a time limit; later records are dropped."""
+        self.reports.close(_TOLD_S)
 
     # --- what the group says, on its thread -------------------------------------------------------
 
     def put(self, notice: Notice) -> None:
         """Take a notice: a grant, a revocation, a loss or the end of the membership."""
-        with self._changing():
+        with self._changed:
             match notice:
                 case GrantResources():
                     self._grant(notice.resources)
@@ -466,11 +270,9 @@ class ResourceWork:
 
     def take_catalogue(self) -> None:
         """Continue starts that waited for the catalogue, and follow changed definitions."""
-        with self._changing():
+        with self._changed:
             known = self.known()
-            self._withdraw(
-                [one for one, (_, _, mark) in self._declines.items() if mark != self._listed(one)]
-            )
+            self._withdraw(self._declines.ended())
             for work in tuple(self._works.values()):
                 if known is None or work.resource not in known.resources:
                     work.is_deleted = True
@@ -485,24 +287,15 @@ class ResourceWork:
     def wake(self) -> None:
         """Repeat failed callbacks, end overdue stops, and warn of waiting calls."""
         now = now_s()
-        with self._changing():
+        with self._changed:
             self._read_again(now)
-            self._forget_declines(now)
+            self._withdraw(self._declines.ended())
+            self._end_late(now)
             for work in tuple(self._works.values()):
-                if self._stops_late(work, now, 1.0):
-                    self._warn_later("stop_never_finished", resources=_said(work.resource))
-                    if work.is_revoked:
-                        self._end_overdue(work)
-                    else:  # it stays here: no other member waits for it
-                        work.is_overdue_told = True
-                elif not work.is_warned and self._stops_late(work, now, _WARN_SHARE):
-                    work.is_warned = True
-                    self._warn_later("stop_takes_long", resources=_said(work.resource))
                 self._go_on(work)
             self._calls.try_again()
-            since_s = self._calls.waits_since_s
-            if since_s != self._warned_since_s and now >= since_s + _NO_THREAD_WARN_S:
-                self._warned_since_s = since_s
+            self._reports.try_again()
+            if self._calls.take_long(now):
                 self._warn_later("callbacks_wait", threads=self.pool.threads_max)
             self._remind()
 
@@ -521,9 +314,8 @@ class ResourceWork:
             work = self._works.get(resource)
             if work is None:
                 work = self._works[resource] = Work(resource=resource, token=token)
-                if resource in self._declines:
-                    work.refusal = self._declines[resource][1]
-            work.want(Wish.RUN)
+                work.refusal = self._declines.refusal_of(resource)
+            self._want(work, Wish.RUN)
             work.token, work.version = token, version
             self._go_on(work)
         self._warmth.leave_to_work(resources)
@@ -546,18 +338,26 @@ class ResourceWork:
             work = self._works.get(resource)
             if work is not None:
                 if work.wish is Wish.RUN:
-                    work.want(Wish.STOP)
+                    self._want(work, Wish.STOP)
                     work.version = self.driver.member.last_assignment.catalogue_version
-                work.is_revoked = True
+                if not work.is_revoked:
+                    work.is_revoked = True
+                    self._pending.begin([resource], work.began_s)
                 self._go_on(work)
 
     def _lose(self) -> None:
         for work in tuple(self._works.values()):
-            work.want(Wish.END, StopReason.LOST)
+            self._want(work, Wish.END, StopReason.LOST)
             work.is_stale = True
             self._go_on(work)
 
     # --- one resource -----------------------------------------------------------------------------
+
+    def _want(self, work: Work, wish: Wish, reason: StopReason = StopReason.REVOKED) -> None:
+        work.want(wish, reason)
+        self._pending.end([work.resource])
+        if wish is Wish.RUN and work.is_changing:
+            self._pending.begin([work.resource], work.began_s)
 
     def _go_on(self, work: Work) -> None:
         if work.busy or self._works.get(work.resource) is not work:
@@ -574,8 +374,8 @@ class ResourceWork:
     def _begin(self, work: Work, action: Action) -> None:
         work.busy += 1
         if action is Action.CHANGE:
-            work.began_s = now_s()
-            work.is_changing, work.is_warned, work.is_overdue_told = True, False, False
+            work.began_s, work.is_changing = now_s(), True
+            self._pending.begin([work.resource], work.began_s)
         self._calls.submit(action.value, partial(self._run, work, action))
         if action is Action.CHANGE:
             self._remind()
@@ -585,7 +385,7 @@ class ResourceWork:
         known = self.known()
         is_behind = known is None or known.is_behind(work.version)
         if action is Action.START:
-            waits = is_behind or known is None or work.resource not in known.resources
+            waits = is_behind or self._listed(work.resource) is None
         else:
             is_late = now_s() >= work.began_s + _STOP_BEHIND_S
             waits = action is Action.STOP and work.is_revoked and is_behind and not is_late
@@ -608,7 +408,9 @@ class ResourceWork:
                 continue
             if now >= work.waits_since_s + self.limits.behind_s:
                 work.waits_since_s = math.inf
-                self._decline(work, Decline("the catalogue here does not have it"))
+                refusal = Decline("the catalogue here does not have it")
+                self._refuse(work, refusal)
+                self._tell_failure(work.resource, "start", refusal)
             elif not work.is_waiting_told and now >= work.waits_since_s + _BEHIND_WARN_S:
                 work.is_waiting_told = True
                 known, where = self.known(), _said(work.resource)
@@ -619,125 +421,98 @@ class ResourceWork:
         if waiting:
             self.look_soon()
 
-    def _decline(self, work: Work, refusal: Decline) -> None:
-        """Ask the group to give a resource to another member, for some time."""
-        work.refuse(refusal)
-        self._declines[work.resource] = (
-            now_s() + refusal.for_s,
-            refusal,
-            self._listed(work.resource),
-        )
-        self._tell_refusal(work, refusal)
-        self._post_declines()
-
-    def _post_declines(self) -> None:
-        self.driver.post(StartsDeclined(resources=ResourceSet.from_pairs(self._declines)))
-
-    def _forget_declines(self, now: float) -> None:
-        """End declines whose time is over; a resource that is still here is started again."""
-        self._withdraw([one for one, (until_s, *_) in self._declines.items() if now >= until_s])
-
     def _withdraw(self, resources: list[Resource]) -> None:
         """End declines; the next step of their work comes from the caller."""
         for resource in resources:
-            del self._declines[resource]
             work = self._works.get(resource)
             if work is not None and isinstance(work.refusal, Decline):
                 work.refuse(None)  # no other member could have it
+        self._declines.remove(resources)
         if resources:
             self._post_declines()
+
+    def _post_declines(self) -> None:
+        self.driver.post(StartsDeclined(resources=ResourceSet.from_pairs(self._declines)))
 
     def _listed(self, resource: Resource) -> Mark | None:
         """Return the present definition of a resource; None if the catalogue does not have it."""
         known = self.known()
         return known.mark(resource) if known is not None and resource in known.resources else None
 
-    def _tell_refusal(self, work: Work, refusal: Decline | StartFailed) -> None:
-        resources = ResourceSet.from_pairs([work.resource])
-        self._tell(
-            WorkFailed(
-                resources=resources,
-                action="start",
-                error=one_line(refusal),
-                attempts=1,
-                permanent=work.refusal is refusal and isinstance(refusal, StartFailed),
-            )
-        )
-        self._report(WorkFailure(resource=work.resource, action="start", error=refusal, attempts=1))
-
     def _described(self, resource: Resource) -> GroupResource:
         """Return a resource with its present definition."""
-        known = self.known()
-        mark = UNDEFINED if known is None else known.mark(resource)
-        return GroupResource.marked(resource, mark)
+        return GroupResource.marked(resource, self._listed(resource) or UNDEFINED)
 
     def _prepared(self, work: Work, action: Action) -> GroupResource:
         """Return the argument of a callback; what begins takes the present definition."""
-        known = self.known()
-        is_listed = known is not None and work.resource in known.resources
-        begins = action is Action.START or (
-            action is Action.CHANGE and self.callbacks.change is not None
-        )
-        if begins:
+        listed = self._listed(work.resource)
+        follows = action is Action.CHANGE and self.callbacks.change is not None
+        if action is Action.START or follows:
             work.is_changed = work.is_deleted = False
-            if known is not None and is_listed:
-                work.mark = known.mark(work.resource)
+            work.mark = listed or work.mark
             return GroupResource.marked(work.resource, work.mark)
         if action is Action.LOST:
             reason = "lost"
         elif action is Action.CHANGE:
             reason = "changed"
         elif work.reason is StopReason.REVOKED:
-            reason = "moved" if is_listed else "deleted"
+            reason = "moved" if listed else "deleted"
         else:
             reason = "closing"
         return GroupResource.marked(work.resource, work.mark, reason)
 
     def _run(self, work: Work, action: Action) -> None:
-        with self._changing():
-            ends = action is Action.STOP or (
-                action is Action.CHANGE and self.callbacks.change is None
-            )
-            touches = action in {Action.STOP, Action.CHANGE}
-            if touches and now_s() >= self.driver.lease_until_s:
-                # The process was frozen: a flush in `stop` would run beside the next owner.
-                work.is_stale, work.reason = True, StopReason.LOST
-            abandons = action is Action.LOST and work.is_stale
-            is_due = work.next_action is action and not self._awaits_catalogue(work, action)
-            if not abandons and not is_due:
-                work.busy -= 1
-                work.is_changing = False
+        with self._changed:
+            if not self._is_still_due(work, action):
+                self._returned(work, action)
                 self._go_on(work)
                 return
             if action is Action.START:
                 work.is_stale = False  # it begins under the current grant
             before = work.mark
             given = self._prepared(work, action)
-        callback = self._callback(action)
-        failure: BaseException | None = None
-        try:
-            callback(given)
-        except BaseException as error:  # noqa: BLE001 -- the application's own, reported below
-            failure = error
-        # this runs the application's code, too
-        words = "" if failure is None else one_line(failure)
-        with self._changing():
-            work.busy -= 1
-            work.is_changing = work.is_changing and action is not Action.CHANGE
+        failure = failure_of(self._callback(action), given)
+        with self._changed:
+            self._returned(work, action)
             if failure is None:
-                work.finished(runs=action is Action.START or (action is Action.CHANGE and not ends))
-                if action is Action.CHANGE and ends:
-                    self._tell_stopped(work, StopReason.CHANGED)
-                self._tell_started(work)
+                self._succeed(work, action)
             elif action is Action.START and isinstance(failure, Decline | StartFailed):
-                self._refuse(work, failure)
+                is_over = work.wish is not Wish.RUN or work.is_changed
+                if not is_over:  # otherwise it ends, or begins with another definition
+                    self._refuse(work, failure)
+                permanent = isinstance(failure, StartFailed) and not is_over
+                self._tell_failure(work.resource, "start", failure, permanent=permanent)
             else:
                 if action is Action.CHANGE:  # it still follows the definition before
                     work.mark, work.is_changed = before, True
-                self._back_off(work, action, failure, words)
+                self._back_off(work, action, failure)
             self._go_on(work)
             if failure is not None:
                 self._remind()
+
+    def _is_still_due(self, work: Work, action: Action) -> bool:
+        """Return whether a callback is still due, now that a thread is free for it."""
+        ends = action in {Action.STOP, Action.CHANGE}
+        if ends and now_s() >= self.driver.lease_until_s:
+            # The process was frozen: a flush in `stop` would run beside the next owner.
+            work.is_stale, work.reason = True, StopReason.LOST
+        abandons = action is Action.LOST and work.is_stale
+        is_due = work.next_action is action and not self._awaits_catalogue(work, action)
+        return abandons or is_due
+
+    def _returned(self, work: Work, action: Action) -> None:
+        work.busy -= 1
+        if action is Action.CHANGE:
+            work.is_changing = False
+            if not work.is_revoked:
+                self._pending.end([work.resource])
+
+    def _succeed(self, work: Work, action: Action) -> None:
+        stops = action is Action.CHANGE and self.callbacks.change is None
+        work.finished(runs=action in {Action.START, Action.CHANGE} and not stops)
+        if stops:
+            self._tell_stopped(work, StopReason.CHANGED)
+        self._tell_started(work)
 
     def _callback(self, action: Action) -> ResourceCallback:
         callbacks = self.callbacks
@@ -752,36 +527,21 @@ class ResourceWork:
                 return callbacks.stop  # after a change, `start` follows
 
     def _refuse(self, work: Work, refusal: Decline | StartFailed) -> None:
-        if work.wish is not Wish.RUN or work.is_changed:
-            self._tell_refusal(work, refusal)
-            return  # it ends, or begins with another definition
+        """Do not start a resource here; ask the group to give a declined resource to others."""
+        work.refuse(refusal)
         if isinstance(refusal, Decline):
-            self._decline(work, refusal)
-        else:
-            work.refuse(refusal)
-            self._tell_refusal(work, refusal)
+            self._declines.add(work.resource, refusal)
+            self._post_declines()
 
-    def _back_off(self, work: Work, action: Action, error: BaseException, words: str) -> None:
+    def _back_off(self, work: Work, action: Action, error: BaseException) -> None:
         work.attempts += 1
         if work.next_action is action:  # otherwise another callback is due, immediately
             factor = 1 << min(work.attempts - 1, _DOUBLINGS_MAX)
             work.retry_at_s = now_s() + min(self.limits.retry_s * factor, self.limits.retry_max_s)
-        name, attempts = action.name.lower(), work.attempts
-        resources = ResourceSet.from_pairs([work.resource])
-        self._tell(WorkFailed(resources=resources, action=name, error=words, attempts=attempts))
-        self._report(
-            WorkFailure(resource=work.resource, action=name, error=error, attempts=attempts)
-        )
-
-    def _report_warmth(
-        self, resource: Resource, action: str, error: BaseException, words: str
-    ) -> None:
-        resources = ResourceSet.from_pairs([resource])
-        self._tell(WorkFailed(resources=resources, action=action, error=words, attempts=1))
-        self._report(WorkFailure(resource=resource, action=action, error=error, attempts=1))
+        self._tell_failure(work.resource, action.name.lower(), error, work.attempts)
 
     def _post(self, event: WarmedUp | WarmupFailed) -> None:
-        self.driver.post(event)
+        self.driver.post(event)  # it is set after `_warmth`
 
     def _start_idle(self, resource: Resource) -> None:
         work = self._works.get(resource)
@@ -794,60 +554,46 @@ class ResourceWork:
             return
 
         def call() -> None:
-            try:
-                on_error(failure)
-            except BaseException as error:  # noqa: BLE001 -- there is nobody left to tell
+            if (error := failure_of(on_error, failure)) is not None:
                 self.warn("internal_error", error=one_line(error))
 
         self._calls.submit(URGENT, call)  # callbacks may block all other threads
 
     # --- telling ----------------------------------------------------------------------------------
 
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Hold the lock, and make the queued reports after its release."""
-        inside = self._inside
-        try:
-            with self._changed:
-                inside.depth = getattr(inside, "depth", 0) + 1
-                try:
-                    yield
-                finally:
-                    inside.depth -= 1
-        finally:
-            if not inside.depth:
-                self._tell_all()
-
-    def _tell_all(self) -> None:
-        """Make the queued reports, unless another thread does; the pool makes later ones."""
-        with self._changed:
-            if self._is_telling or not self._untold:
-                return
-            self._is_telling = True
-            calls, self._untold = self._untold, deque(maxlen=_UNTOLD_MAX)
-        try:
-            while calls:
-                calls.popleft()()
-        finally:
-            with self._changed:
-                self._untold.extendleft(reversed(calls))  # if a signal interrupted
-                self._is_telling = False
-                has_more = bool(self._untold)
-                self._changed.notify_all()
-        if has_more:
-            self._calls.submit(URGENT, self._tell_all)
-
     def _warn_later(self, event: str, **fields: object) -> None:
-        self._untold.append(partial(self.warn, event, **fields))
+        self._reports.submit(NORMAL, partial(self.warn, event, **fields))
 
     def _tell(self, record: Record) -> None:
-        self._untold.append(partial(self._write, record))
+        self._reports.submit(NORMAL, partial(self._write, record))
 
     def _write(self, record: Record) -> None:
         try:
             self.write(record)
         except Exception as error:  # noqa: BLE001 -- the work goes on without the record
             self.warn("internal_error", error=one_line(error))
+
+    def _tell_failure(
+        self,
+        resource: Resource,
+        action: str,
+        error: BaseException,
+        attempts: int = 1,
+        *,
+        permanent: bool = False,
+    ) -> None:
+        def write() -> None:  # not here: the text of an exception runs the application's code
+            record = WorkFailed(
+                resources=ResourceSet.from_pairs([resource]),
+                action=action,
+                error=one_line(error),
+                attempts=attempts,
+                permanent=permanent,
+            )
+            self._write(record)
+
+        self._reports.submit(NORMAL, write)
+        self._report(WorkFailure(resource=resource, action=action, error=error, attempts=attempts))
 
     def _tell_started(self, work: Work) -> None:
         if work.runs and not work.is_told and not work.is_stale:
@@ -867,7 +613,7 @@ class ResourceWork:
 
     def _end(self, work: Work) -> None:
         del self._works[work.resource]
-        self._complete(work)  # first: the group waits for it, and telemetry may take long
+        self._complete(work)
         self._tell_stopped(work)
         if not self._is_closing:
             self._warmth.go_on(work.resource)
@@ -876,34 +622,40 @@ class ResourceWork:
     def _complete(self, work: Work) -> None:
         if work.is_revoked:
             work.is_revoked = False
+            self._pending.end([work.resource])
             stopped = ResourceSet.from_pairs([work.resource])
             self.driver.post(RevocationCompleted(resources=stopped))
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def _end_late(self, now: float) -> None:
+        """Warn of stops that take long, and end overdue stops."""
+        long, overdue = self._pending.take_late(now)
+        for resource in long:
+            self._warn_later("stop_takes_long", resources=_said(resource))
+        for resource in overdue:
+            self._warn_later("stop_never_finished", resources=_said(resource))
+            work = self._works[resource]
+            if work.is_revoked:
+                self._end_overdue(work)
+            else:  # it stays here: no other member waits for it
+                self._pending.end([resource])
 
     def _end_overdue(self, work: Work) -> None:
         """Treat an overdue stop as a loss, and give up the resource."""
         is_revoked, began_s = work.is_revoked, work.began_s
-        work.want(Wish.END, StopReason.LOST)
-        work.is_revoked, work.began_s = is_revoked, began_s
-        work.is_stale = True
-        if work.is_revoked and self.callbacks.warm is not None:
+        self._want(work, Wish.END, StopReason.LOST)
+        work.is_revoked, work.began_s, work.is_stale = is_revoked, began_s, True
+        if is_revoked and self.callbacks.warm is not None:
             # A stop that has not ended leaves no state that could be kept warm.
             stuck = ResourceSet.from_pairs([work.resource])
-            self._post(WarmupFailed(resources=stuck, error="not stopped in time"))
-        self._complete(work)  # first: the group waits for it, and telemetry may take long
+            self.driver.post(WarmupFailed(resources=stuck, error="not stopped in time"))
+        self._complete(work)
         self._tell_stopped(work)
         if work.busy:
             self._begin(work, Action.LOST)
         else:
             self._go_on(work)
-
-    # --- time -------------------------------------------------------------------------------------
-
-    def _is_timed(self, work: Work) -> bool:
-        is_changing = work.is_changing and work.wish is Wish.RUN and not work.is_overdue_told
-        return work.is_revoked or is_changing
-
-    def _stops_late(self, work: Work, now: float, share: float) -> bool:
-        return self._is_timed(work) and now >= work.began_s + share * self.limits.stop_s
 
     def _remind(self) -> None:
         # The group wakes once for each value: a past one that stays would hide all others.
@@ -915,57 +667,10 @@ class ResourceWork:
             and work.next_action is not None
             and math.isinf(work.waits_since_s)
         ]
-        due_s += [
-            work.began_s + self.limits.stop_s * (1.0 if work.is_warned else _WARN_SHARE)
-            for work in self._works.values()
-            if self._is_timed(work)
-        ]
-        due_s.append(self._read_again_s)
-        due_s += [until_s for until_s, *_ in self._declines.values()]
-        since_s = self._calls.waits_since_s
-        if since_s != self._warned_since_s:
-            due_s.append(since_s + _NO_THREAD_WARN_S)
-        self.driver.remind(min(due_s, default=math.inf))
+        due_s += [self._read_again_s, self._pending.due_at_s]
+        due_s += [self._declines.due_at_s, self._calls.due_at_s]
+        self.driver.remind(min(due_s))
 
 
 def _said(resource: Resource) -> dict[str, Any]:
     return {resource.name: [resource.index]}
-
-
-@define(eq=False)
-class GroupWork:
-    """The work of one group."""
-
-    work: ResourceWork
-
-    def read(self) -> WorkSample:
-        """Return the work of this moment."""
-        now, works, failure = now_s(), self.work.works(), self.work.failure
-        stops = [one for one in works if one.wish is Wish.STOP]
-        return WorkSample(
-            at_s=now,
-            owned=ResourceSet.from_pairs(one.resource for one in works if one.wish is not Wish.END),
-            revoking=ResourceSet.from_pairs(one.resource for one in stops),
-            revoking_s=max((now - one.began_s for one in stops), default=0.0),
-            stuck=tuple(
-                _stuck(one, now) for one in works if one.busy and (one.is_changing or not one.runs)
-            ),
-            failure="" if failure is None else failure.message,
-        )
-
-    def look_up_ends(self, quiet: list[tuple[str, int]]) -> None:
-        """Do nothing: named resources have no log."""
-
-    def commit_meter(self) -> CommitMeter | None:
-        """Return None: named resources have no offsets."""
-        return None
-
-
-def _stuck(work: Work, now: float) -> StuckPartition:
-    """Return a resource whose `start` or change has not returned; the limit decides if it hangs."""
-    return StuckPartition(
-        topic=work.resource.name,
-        partition=work.resource.index,
-        why="callback",
-        since_s=now - work.began_s,
-    )

@@ -5,9 +5,13 @@ configuration. Our broker replaces the builder. The consumer that it builds is F
 class with a `CooperativeConsumer` inside, so handlers, middlewares and acknowledgements stay as
 they are.
 
-FastStream calls the consumer in a thread pool of one thread. If it cancels such a call at its end,
-the thread has perhaps already taken records that no handler will get. They are returned to the
-consumer by a seek, before the offsets are committed.
+FastStream calls the consumer in a thread pool of one thread. Two switches of threads cost more than
+a record. So a record that was fetched already is taken on the event loop, unless a call is in
+progress. If FastStream cancels a call at its end, the thread has perhaps already taken records that
+no handler will get. They are returned to the consumer by a seek, before the offsets are committed.
+
+Acknowledgements store offsets in the consumer, which commits them before a revocation and at the
+end. In between, this file requests the commits.
 """
 
 from __future__ import annotations
@@ -17,18 +21,21 @@ import inspect
 import logging
 import math
 import re
-import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from attrs import define, field, frozen
+from attrs import field, frozen
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from coopgroup.errors import ConfigurationError, MissingExtraError
 from coopgroup.extras import install_command
 from coopgroup.kafka.callbacks.listener import Callbacks
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.config.values import switch
 from coopgroup.kafka.consumer import CooperativeConsumer
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 
@@ -41,6 +48,7 @@ except ImportError as error:
     ) from None
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from types import TracebackType
 
 __all__ = ["GroupOptions", "KafkaBroker"]
@@ -257,19 +265,42 @@ class _Member(CooperativeConsumer):
         more = {**self.warmth, **more}
         super().subscribe(topics, on_assign, on_revoke, on_lost, **more)
 
+    def take_ready(self) -> list[Message]:
+        """Return the next record if it was fetched and may leave; run no callbacks.
+
+        An auto-commit that is due, or a notice of the group, waits for the next `poll`.
+        """
+        parts, now = self._parts, now_s()
+        if not parts.fetching.record_buffer.ready or now >= parts.committing.due_at_s:
+            return []
+        taken = parts.pump.take(1)
+        parts.fetching.record_buffer.leaving = ()
+        parts.driver.polled_at_s = now
+        return taken
+
+    def commit_stored(self) -> None:
+        """Begin a commit of the stored offsets, as an auto-commit does."""
+        self._parts.committing.commit_due(self._parts.listener.owned)
+
 
 class _GroupConsumer(AsyncConfluentConsumer):
     """FastStream's consumer, with a `CooperativeConsumer` in place of librdkafka's."""
 
     def __init__(self, *topics: Any, of_group: GroupOptions, **options: Any) -> None:  # noqa: ANN401
         on_revoke, on_lost = options.pop("on_revoke"), options.pop("on_lost")
-        self._on_their_revoke: _Callback | None = on_revoke
-        self._on_their_loss: _Callback | None = on_lost or on_revoke
-        self._acknowledged = _Acknowledged(self._commit_later)
-        super().__init__(*topics, on_revoke=self._revoked, on_lost=self._lost, **options)
+        super().__init__(
+            *topics,
+            on_revoke=self._forgetting(on_revoke),
+            on_lost=self._forgetting(on_lost or on_revoke),
+            **options,
+        )
         self.consumer.close()  # it has not subscribed
+        config = {**_readable(self.config), **of_group.config}
+        if not switch(config, "enable.auto.commit"):
+            # The consumer commits the offsets that `commit` has stored.
+            config |= {"enable.auto.commit": True, "enable.auto.offset.store": False}
         self.member = _Member(
-            {**_readable(self.config), **of_group.config},
+            config,
             policy=of_group.policy,
             assignor=of_group.assignor,
             logger=_Log(self.logger_state),
@@ -280,11 +311,20 @@ class _GroupConsumer(AsyncConfluentConsumer):
             "warm": of_group.warm,
         }
         self.consumer = cast("Consumer", self.member)
+        # The last call in the thread, and its records that no handler has got yet.
+        self._last_call: Future[Any] | None = None
         self._on_the_way: list[Message] = []
+        # The last record of each partition that a handler got, and that is not acknowledged.
+        self._handed: dict[_Partition, Message] = {}
+        self._commit_at_s = -math.inf
+        self._commits_soon = False
+
+    # --- records ----------------------------------------------------------------------------------
 
     async def getone(self, timeout: float = 0.1) -> Message | None:  # noqa: ASYNC109
         """Return the next record, None if there is none in time."""
-        records = await self._take(1, timeout)
+        await asyncio.sleep(0)  # other tasks run, though many records are ready
+        records = self._take_ready() or await self._take(1, timeout)
         return records[0] if records else None
 
     async def getmany(
@@ -295,17 +335,98 @@ class _GroupConsumer(AsyncConfluentConsumer):
         """Return up to a number of records."""
         return tuple(await self._take(max_records or 10, timeout))
 
-    async def commit(self, asynchronous: bool = True) -> None:  # noqa: FBT001, FBT002  (theirs)
-        """Commit the offsets after all records that were returned."""
-        if asynchronous:
-            self._acknowledged.acknowledge()
-        else:
-            await super().commit(asynchronous=False)
-
     async def seek(self, topic: str, partition: int, offset: int) -> None:
         """Continue at another offset, for example at a record that was not acknowledged."""
-        self._acknowledged.skip((topic, partition))
-        await super().seek(topic, partition, offset)
+        self._handed.pop((topic, partition), None)
+        await self._run(self.member.seek, TopicPartition(topic, partition, offset))
+
+    def _take_ready(self) -> list[Message]:
+        """Take a fetched record without a switch of threads, which costs more than the record."""
+        is_busy = self._last_call is None or not self._last_call.done()
+        if is_busy or self._on_the_way:
+            return []
+        return self._hand(self._checked(self.member.take_ready()))
+
+    async def _take(self, count: int, timeout_s: float) -> list[Message]:
+        records: list[Message] = await self._run(self._poll, count, timeout_s)
+        self._on_the_way = []
+        return self._hand(records)
+
+    def _poll(self, count: int, timeout_s: float) -> list[Message]:
+        self._return_records()
+        if count == 1:
+            message = self.member.poll(timeout_s)
+            messages = [] if message is None else [message]
+        else:
+            messages = self.member.consume(count, timeout_s)
+        self._on_the_way = self._checked(messages)
+        return self._on_the_way
+
+    def _return_records(self) -> None:
+        """Seek back to records of a call that was cancelled."""
+        records, self._on_the_way = self._on_the_way, []
+        owned = {*map(_key, self.member.assignment())} if records else set()
+        for place in map(_place, reversed(records)):
+            if _key(place) in owned:
+                self.member.seek(place)
+
+    def _checked(self, messages: list[Message]) -> list[Message]:
+        """Return the records, and log the events."""
+        for message in messages:
+            if (error := message.error()) is not None:
+                self.logger_state.log(f"event of the consumer: {error.str()}", logging.WARNING)
+        return [one for one in messages if one.error() is None]
+
+    def _hand(self, records: list[Message]) -> list[Message]:
+        for record in records:
+            self._handed[_key(_place(record))] = record
+        return records
+
+    async def _run(self, call: Any, *arguments: Any) -> Any:  # noqa: ANN401
+        self._last_call = self._thread_pool.submit(call, *arguments)
+        return await asyncio.wrap_future(self._last_call)
+
+    # --- acknowledgements -------------------------------------------------------------------------
+
+    async def commit(self, asynchronous: bool = True) -> None:  # noqa: FBT001, FBT002  (theirs)
+        """Commit the offsets after all records that were returned.
+
+        FastStream commits after each record, and a request would cost more than the record. So the
+        offsets of acknowledgements within 50 ms go into one commit.
+        """
+        handed, self._handed = self._handed, {}
+        for record in tuple(handed.values()):
+            with suppress(KafkaException):  # the partition was given up meanwhile
+                self.member.store_offsets(record)
+        if not asynchronous:
+            await self._run(partial(self.member.commit, asynchronous=False))
+        elif not self._commits_soon:
+            self._commits_soon = True
+            loop = asyncio.get_running_loop()
+            loop.call_at(max(self._commit_at_s, loop.time()), self._commit_stored, loop)
+
+    def _commit_stored(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._commits_soon = False
+        self._commit_at_s = loop.time() + _COMMIT_INTERVAL_S
+        self.member.commit_stored()
+
+    def _forgetting(self, callback: _Callback | None) -> Callable[..., None]:
+        """Return a callback that also forgets the records of partitions that are given up.
+
+        Their offsets could be committed in a later assignment, behind those of another member.
+        """
+
+        def forget(consumer: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
+            try:
+                if callback is not None:
+                    callback(consumer, partitions)
+            finally:
+                for partition in partitions:
+                    self._handed.pop(_key(partition), None)
+
+        return forget
+
+    # --- the end ----------------------------------------------------------------------------------
 
     async def stop(self) -> None:
         """Commit, leave the group and close; records that no handler got are not committed."""
@@ -321,130 +442,6 @@ class _GroupConsumer(AsyncConfluentConsumer):
         # The assignment changes in another thread, which tells no event of this loop.
         while loop.time() < ends_s and await self._run(self.member.assignment):  # noqa: ASYNC110
             await asyncio.sleep(_STEP_S)
-
-    async def _take(self, count: int, timeout_s: float) -> list[Message]:
-        records: list[Message] = await self._run(self._poll, count, timeout_s)
-        self._on_the_way = []
-        self._acknowledged.hand(records)
-        return records
-
-    def _poll(self, count: int, timeout_s: float) -> list[Message]:
-        self._return_records()
-        if count == 1:
-            message = self.member.poll(timeout_s)
-            messages = [] if message is None else [message]
-        else:
-            messages = self.member.consume(count, timeout_s)
-        records = [one for one in messages if one.error() is None]
-        if len(records) < len(messages):
-            self._report(messages)
-        self._on_the_way = records
-        return records
-
-    def _return_records(self) -> None:
-        """Seek back to records of a call that was cancelled."""
-        records, self._on_the_way = self._on_the_way, []
-        owned = {*map(_key, self.member.assignment())} if records else set()
-        for place in map(_place, reversed(records)):
-            if _key(place) in owned:
-                self.member.seek(place)
-
-    def _report(self, messages: list[Message]) -> None:
-        for message in messages:
-            error = message.error()
-            if error is not None:
-                self.logger_state.log(f"event of the consumer: {error.str()}", logging.WARNING)
-
-    def _commit_later(self, offsets: list[TopicPartition]) -> None:
-        self.member.commit(offsets=offsets)
-
-    def _revoked(self, consumer: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
-        offsets = self._acknowledged.forget(map(_key, partitions))
-        try:
-            if offsets:  # the next owner must not repeat these records
-                consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as error:
-            self.logger_state.log("commit before a revocation", logging.ERROR, exc_info=error)
-        if self._on_their_revoke is not None:
-            self._on_their_revoke(consumer, partitions)
-
-    def _lost(self, consumer: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
-        self._acknowledged.forget(map(_key, partitions))
-        if self._on_their_loss is not None:
-            self._on_their_loss(consumer, partitions)
-
-    async def _run(self, call: Any, *arguments: Any) -> Any:  # noqa: ANN401
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread_pool, call, *arguments)
-
-
-@define(eq=False)
-class _Acknowledged:
-    """Commits offsets after acknowledged records, but not more often than every 50 ms.
-
-    FastStream commits after each record. A request for each commit would cost more than the record.
-    So the offsets of acknowledgements that follow soon go into one commit.
-
-    Attributes:
-        commit: begins a commit.
-    """
-
-    commit: Callable[[list[TopicPartition]], None]
-    _handed: dict[_Partition, Any] = field(factory=dict, init=False)
-    _newest: dict[_Partition, TopicPartition] = field(factory=dict, init=False)
-    _waiting: set[_Partition] = field(factory=set, init=False)
-    _due_s: float = field(default=-math.inf, init=False)
-    _is_scheduled: bool = field(default=False, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
-
-    def hand(self, records: Iterable[Any]) -> None:
-        """Note records that a handler gets, in their order."""
-        with self._lock:
-            for record in records:
-                self._handed[record.topic(), record.partition()] = record
-
-    def acknowledge(self) -> None:
-        """Commit the offsets after all records that were handed out, now or soon."""
-        with self._lock:
-            for key, record in self._handed.items():
-                self._waiting.add(key)
-                self._newest[key] = TopicPartition(
-                    *key, record.offset() + 1, leader_epoch=record.leader_epoch()
-                )
-            self._handed.clear()
-            if self._is_scheduled or not self._waiting:
-                return
-            self._is_scheduled = True
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._due_s:
-            self._send()
-        else:
-            loop.call_at(self._due_s, self._send)
-
-    def forget(self, partitions: Iterable[_Partition]) -> list[TopicPartition]:
-        """Forget partitions; return their acknowledged offsets, which are perhaps not committed."""
-        with self._lock:
-            keys = {*partitions}
-            offsets = [self._newest[key] for key in sorted(keys & self._newest.keys())]
-            self._waiting -= keys
-            for key in keys:
-                self._handed.pop(key, None)
-                self._newest.pop(key, None)
-            return offsets
-
-    def skip(self, partition: _Partition) -> None:
-        """Forget records of a partition that were handed out and not acknowledged."""
-        with self._lock:
-            self._handed.pop(partition, None)
-
-    def _send(self) -> None:
-        with self._lock:
-            offsets = [self._newest[key] for key in sorted(self._waiting)]
-            self._waiting.clear()
-            self._is_scheduled = False
-            self._due_s = asyncio.get_running_loop().time() + _COMMIT_INTERVAL_S
-            if offsets:
-                self.commit(offsets)
 
 
 def _key(partition: TopicPartition) -> _Partition:

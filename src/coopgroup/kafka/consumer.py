@@ -48,9 +48,9 @@ from coopgroup.kafka.callbacks.listener import (
     Callback,
     Callbacks,
     GroupListener,
-    PutOff,
     as_resources,
 )
+from coopgroup.kafka.callbacks.pending_revocations import PutOff
 from coopgroup.kafka.clock import CLOCK, now_s
 from coopgroup.kafka.config.settings import (
     ConsumerSettings,

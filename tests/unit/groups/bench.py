@@ -16,8 +16,9 @@ from coopgroup.core.member.effects import GrantResources, LoseResources, RevokeR
 from coopgroup.core.member.events import RevocationCompleted
 from coopgroup.core.member.parts import LastAssignment
 from coopgroup.core.model import Resource, ResourceSet
+from coopgroup.groups.callbacks import Callbacks, WorkFailure
 from coopgroup.groups.catalogue import Catalogue, GroupResource
-from coopgroup.groups.work import Callbacks, ResourceWork, WorkFailure, WorkLimits
+from coopgroup.groups.work import ResourceWork, WorkLimits
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
@@ -82,6 +83,7 @@ class Bench:
             ),
             limits=WorkLimits(stop_s=STOP_S, retry_s=RETRY_S, retry_max_s=2 * RETRY_S),
             pool=Worker("bench", 8),
+            reports=Worker("reports"),
             write=self.written.append,
             warn=lambda event, **_: self.warned.append(event),
             known=lambda: self.catalogue,

@@ -14,7 +14,7 @@ from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.session import Session
 from coopgroup.errors import ConfigurationError, Decline, StartFailed
-from coopgroup.groups.work import WorkFailure
+from coopgroup.groups.callbacks import WorkFailure
 from tests.support.by_hand import Hand
 from tests.support.inner import inner
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from coopgroup.core.member.effects import (
     BeginWarmups,
@@ -24,13 +25,11 @@ from coopgroup.core.member.events import (
     WarmupFailed,
 )
 from coopgroup.core.model import Resource, ResourceSet
-from coopgroup.groups import work as work_module
+from coopgroup.groups import health
+from coopgroup.groups.callbacks import WorkFailure
 from coopgroup.groups.catalogue import Catalogue
-from coopgroup.groups.work import (
-    GroupWork,
-    Wish,
-    Work,
-)
+from coopgroup.groups.health import GroupWork
+from coopgroup.groups.state import Wish, Work
 from coopgroup.kafka.health.probe import WorkSample
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, WorkFailed
 from coopgroup.worker import Worker
@@ -132,6 +131,7 @@ def test_stop_that_waits_while_the_lease_ends_is_lost(bench: Bench, how: str) ->
         bench.hand.run()
     else:
         assert bench.work.close(STOP_S)
+        bench.work.wait_told()
     assert bench.actions() == ["start", "lost"]
     assert bench.stops() == [(HEAVY, "lost")]
     assert bench.given_up() == ([HEAVY] if how == "revoked" else [])
@@ -149,10 +149,12 @@ def test_callbacks_that_wait_for_a_thread_are_warned_of(bench: Bench) -> None:
         bench.hand.now_s = reminder_s
         for _ in range(2):  # the second time says nothing new
             bench.work.wake()
+            bench.hand.run("reports")
             assert (bench.warned, bench.reminder_s) == (["callbacks_wait"], math.inf)
         bench.warned.clear()
         assert bench.hand.run_one()
         bench.work.put(RevokeResources(resources=ResourceSet()))  # it looks at the time again
+    bench.hand.run("reports")
     assert bench.started() == set(BOTH)
     assert bench.reminder_s == math.inf
 
@@ -177,6 +179,15 @@ def test_membership_that_is_over_is_reported(bench: Bench) -> None:
     found = (failure.resource, failure.action, str(failure.error))
     assert found == (None, "membership", "not authorised")
     assert bench.work.failure is not None
+
+
+def test_on_error_that_raises_is_warned_of(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: WorkFailure) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(bench.work, "callbacks", evolve(bench.work.callbacks, on_error=fail))
+    bench.put(FailMember(code=30, message="not authorised"))
+    assert bench.warned == ["internal_error"]
 
 
 def test_stop_that_never_ends_is_lost_and_given_up(bench: Bench) -> None:
@@ -227,8 +238,9 @@ def test_close_when_a_stop_hangs_ends_in_time(bench: Bench) -> None:
     began_s = bench.hand.now_s
     assert not bench.work.close(5.0)
     assert bench.hand.now_s == began_s + 5.0
-    assert bench.stops() == [(HEAVY, "lost")]
     bench.hand.is_held = lambda _: False
+    bench.hand.run("reports")
+    assert bench.stops() == [(HEAVY, "lost")]
     bench.hand.run()
     assert bench.actions() == ["start", "lost"]
 
@@ -262,7 +274,7 @@ def test_telemetry_that_waits_for_another_thread_is_no_deadlock(bench: Bench, to
     bench.grant()
     bench.put(RevokeResources(resources=BOTH))
     assert len(asked) >= 2
-    assert bench.work.wait_idle(0.0)
+    assert bench.work.works() == ()
 
 
 def test_records_are_told_in_the_order_in_which_things_happened(bench: Bench) -> None:
@@ -294,7 +306,7 @@ def test_records_are_told_in_the_order_in_which_things_happened(bench: Bench) ->
 
 
 def _read(monkeypatch: pytest.MonkeyPatch, *works: Work, failure: str = "") -> WorkSample:
-    monkeypatch.setattr(work_module, "now_s", lambda: 100.0)
+    monkeypatch.setattr(health, "now_s", lambda: 100.0)
     work: Any = SimpleNamespace(
         works=lambda: works, failure=SimpleNamespace(message=failure) if failure else None
     )

@@ -9,6 +9,7 @@ import pytest
 
 from coopgroup.core.member.effects import RevokeResources
 from coopgroup.core.member.events import StartsDeclined
+from coopgroup.core.member.parts import LastAssignment
 from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError, Decline, StartFailed
 from coopgroup.groups.catalogue import Catalogue
@@ -179,6 +180,17 @@ def test_decline_for_want_of_a_catalogue_ends_when_it_lists_the_resource(bench: 
     bench.read(Catalogue.of(BOTH))
     assert declined(bench) == [ONLY_HEAVY, ResourceSet()]
     assert bench.work.held() == BOTH
+
+
+def test_decline_for_want_of_a_catalogue_does_not_wait_for_a_definition(bench: Bench) -> None:
+    """A definition that is new here, and older than the leader's, must not keep the resource."""
+    bench.member.last_assignment = LastAssignment(catalogue_version=3)
+    bench.catalogue = Catalogue.of(BOTH, version=1)
+    bench.grant(ONLY_HEAVY)
+    bench.read(Catalogue.of(BOTH, version=2, definitions={HEAVY: "new"}))
+    bench.advance(31.0)
+    assert declined(bench) == [ONLY_HEAVY]
+    assert bench.actions() == []
 
 
 def test_restart_withdraws_a_decline(declining: Bench) -> None:

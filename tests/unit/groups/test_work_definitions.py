@@ -18,7 +18,7 @@ from coopgroup.core.member.parts import LastAssignment
 from coopgroup.core.model import ResourceSet
 from coopgroup.errors import StartFailed
 from coopgroup.groups.catalogue import Catalogue, GroupResource
-from coopgroup.groups.work import GroupWork
+from coopgroup.groups.health import GroupWork
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 from tests.support.by_hand import Hand
 from tests.unit.groups.bench import (
@@ -387,3 +387,22 @@ def test_change_that_hangs_is_told_and_shown(hand: Hand, *, has_on_change: bool)
     bench.check()
     assert GroupWork(bench.work).read().stuck == ()
     assert bench.work.token(HEAVY) == 3
+
+
+def test_change_that_hangs_is_told_though_the_resource_was_lost_and_came_back(hand: Hand) -> None:
+    bench = Bench(hand, has_on_change=True)
+    bench.catalogue = defined(1, heavy=1)
+    bench.grant(ONLY_HEAVY)
+
+    def hang() -> None:
+        bench.put(LOSE_HEAVY)
+        bench.grant(ONLY_HEAVY)
+        for _ in range(3):
+            bench.advance(STOP_S / 2)
+        assert bench.warned == ["stop_takes_long", "stop_never_finished"]
+        assert bench.given_up() == []
+
+    bench.during["change", HEAVY] = hang
+    bench.read(defined(2, heavy=2))
+    bench.check()
+    assert bench.work.holds(HEAVY)

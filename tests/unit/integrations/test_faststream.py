@@ -6,12 +6,13 @@ import importlib
 import inspect
 import sys
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from attrs import define, field
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from faststream.confluent import KafkaBroker as TheirBroker
 from faststream.confluent import KafkaRouter
 from faststream.confluent import TopicPartition as TheirPartition
@@ -24,7 +25,7 @@ from coopgroup.errors import ConfigurationError, CoopgroupError
 from coopgroup.integrations import faststream as adapter
 from coopgroup.integrations.faststream import GroupOptions, KafkaBroker
 from coopgroup.worker import Worker
-from tests.support.by_hand import by_hand
+from tests.support.by_hand import Hand, by_hand
 from tests.support.virtual_loop import run_virtual, time_passes
 
 NOWHERE = "127.0.0.1:1"
@@ -59,12 +60,35 @@ class FakeRecord:
 
 @define(eq=False)
 class FakeMember:
-    """A consumer that always has the same record."""
+    """A consumer that always has the same record.
+
+    Attributes:
+        owned: partitions whose offsets it stores.
+        ready: records that it has fetched.
+        stored: next offset by partition, since the last commit of these.
+        commits: the stored offsets of each such commit.
+    """
 
     config: dict[str, Any]
     options: dict[str, Any]
     calls: list[tuple[Any, ...]] = field(factory=list)
     warmth: dict[str, Any] = field(factory=dict)
+    owned: set[int] = field(factory=lambda: {0, 1})
+    ready: list[FakeRecord] = field(factory=list)
+    stored: dict[int, int] = field(factory=dict)
+    commits: list[dict[int, int]] = field(factory=list)
+
+    def take_ready(self) -> list[FakeRecord]:
+        return [self.ready.pop(0)] if self.ready else []
+
+    def store_offsets(self, record: FakeRecord) -> None:
+        if record.partition() not in self.owned:
+            raise KafkaException(KafkaError(KafkaError._STATE))
+        self.stored[record.partition()] = record.offset() + 1
+
+    def commit_stored(self) -> None:
+        self.commits.append(self.stored)
+        self.stored = {}
 
     def poll(self, timeout: float) -> FakeRecord:
         return FakeRecord(("orders", 1, 42))
@@ -264,15 +288,22 @@ class HandPool(Executor):
         return future
 
 
+async def _cancel_call(hand: Hand, consumer: Any) -> None:  # noqa: ANN401
+    """Cancel a call for a record while its thread is busy with it."""
+    consumer._thread_pool = HandPool()  # noqa: SLF001
+    hand.is_held = lambda _: True
+    call = asyncio.create_task(consumer.getone(5))
+    await time_passes(0.01)
+    assert hand.jobs("pool")
+    call.cancel()
+    await asyncio.wait([call])
+    hand.is_held = lambda _: False
+
+
 def test_record_of_a_cancelled_call_is_not_committed(members: list[FakeMember]) -> None:
     async def play() -> None:
         consumer = _build(KafkaBroker(NOWHERE), enable_auto_commit=True)
-        consumer._thread_pool = HandPool()  # noqa: SLF001
-        call = asyncio.create_task(consumer.getone(5))
-        await time_passes(0)
-        assert hand.jobs("pool")
-        call.cancel()
-        await asyncio.wait([call])
+        await _cancel_call(hand, consumer)
         await consumer.stop()
 
     with by_hand() as hand:
@@ -280,69 +311,125 @@ def test_record_of_a_cancelled_call_is_not_committed(members: list[FakeMember]) 
     assert members[0].calls == [("seek", "orders", 1, 42), ("commit",), ("close",)]
 
 
-Commits = list[list[tuple[str, int, int]]]
-
-
-def _acknowledgements() -> tuple[Any, Commits]:
-    """Return what takes acknowledgements, and the commits that it makes."""
-    commits: Commits = []
-
-    def commit(offsets: list[TopicPartition]) -> None:
-        assert all(one.leader_epoch == 7 for one in offsets)
-        commits.append([(one.topic, one.partition, one.offset) for one in offsets])
-
-    return adapter._Acknowledged(commit), commits  # noqa: SLF001
-
-
-def test_acknowledgements_that_follow_soon_share_a_commit() -> None:
-    acknowledged, commits = _acknowledgements()
+def test_ready_record_needs_no_switch_of_threads(members: list[FakeMember]) -> None:
+    """A switch costs more than the record. Two threads must not use the consumer, though."""
 
     async def play() -> None:
+        consumer = _build(KafkaBroker(NOWHERE))
+        consumer._thread_pool = HandPool()  # noqa: SLF001
+        members[0].ready = [FakeRecord(("orders", 1, number)) for number in range(4)]
+        seen = [await consumer.getone(), await consumer.getone()]  # it makes a first call
+        seek = asyncio.create_task(consumer.seek("orders", 1, 0))
+        seen += [await consumer.getone(), await consumer.getone()]
+        assert [one.offset() for one in seen] == [42, 0, 42, 1]
+        await seek
+
+    with by_hand() as hand:
+        run_virtual(hand, play())
+
+
+def test_ready_record_waits_for_records_of_a_cancelled_call(members: list[FakeMember]) -> None:
+    async def play() -> None:
+        consumer = _build(KafkaBroker(NOWHERE))
+        await _cancel_call(hand, consumer)
+        hand.run()
+        members[0].ready = [FakeRecord(("orders", 1, 43))]
+        assert (await consumer.getone()).offset() == 42
+        assert members[0].calls == [("seek", "orders", 1, 42)]
+        assert (await consumer.getone()).offset() == 43
+
+    with by_hand() as hand:
+        run_virtual(hand, play())
+
+
+def test_record_does_not_leave_before_a_notice_or_a_due_commit() -> None:
+    member = adapter._Member({"bootstrap.servers": NOWHERE, "group.id": "billing"})  # noqa: SLF001
+    parts = member._parts  # noqa: SLF001
+    try:
+        assert member.take_ready() == []
+        record = Message(topic="orders", partition=1, offset=42, value=b"")
+        parts.fetching.record_buffer.add([record])
+        parts.committing.due_at_s = 0.0
+        assert member.take_ready() == []
+        parts.committing.stop_clock()
+        parts.driver.inbox.wake()
+        assert member.take_ready() == []
+        parts.listener.serve()
+        assert member.take_ready() == [record]
+        assert parts.fetching.record_buffer.leaving == ()
+    finally:
+        member.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "own", "is_automatic"),
+    [
+        ({}, {}, True),
+        ({"enable_auto_commit": False}, {}, False),
+        ({}, {"enable.auto.commit": "false"}, False),
+    ],
+)
+def test_manual_acknowledgements_are_stored_for_the_commits(
+    members: list[FakeMember], options: dict[str, Any], own: dict[str, Any], *, is_automatic: bool
+) -> None:
+    _build(KafkaBroker(NOWHERE, groups={"billing": GroupOptions(config=own)}), **options)
+    config = members[0].config
+    assert config["enable.auto.commit"] is True
+    assert config.get("enable.auto.offset.store", True) is is_automatic
+
+
+def test_acknowledgements_that_follow_soon_share_a_commit(members: list[FakeMember]) -> None:
+    async def play() -> None:
+        consumer = _build(KafkaBroker(NOWHERE), enable_auto_commit=False)
         for place in [("t", 0, 3), ("t", 0, 4), ("t", 1, 8), ("t", 0, 5)]:
-            acknowledged.hand([FakeRecord(place)])
-            acknowledged.acknowledge()
-        assert commits == [[("t", 0, 4)]]
+            consumer._hand([FakeRecord(place)])  # noqa: SLF001
+            await consumer.commit()
+            await time_passes(0.001)
+        assert members[0].commits == [{0: 4}]
         await time_passes(0.05)
-        acknowledged.acknowledge()  # nothing new
+        assert members[0].commits == [{0: 4}, {0: 6, 1: 9}]
 
     with by_hand() as hand:
         run_virtual(hand, play())
-    assert commits == [[("t", 0, 4)], [("t", 0, 6), ("t", 1, 9)]]
 
 
-def test_only_acknowledged_records_are_committed() -> None:
-    acknowledged, commits = _acknowledgements()
+def test_only_acknowledged_records_are_committed(members: list[FakeMember]) -> None:
+    async def play() -> None:
+        consumer = _build(KafkaBroker(NOWHERE), enable_auto_commit=False)
+        consumer._thread_pool = HandPool()  # noqa: SLF001
+        consumer._hand([FakeRecord(("t", one, 4)) for one in (0, 1, 2)])  # noqa: SLF001
+        seek = asyncio.create_task(consumer.seek("t", 0, 4))  # it was not acknowledged
+        await time_passes(0)
+        hand.run("pool")
+        await seek
+        await consumer.commit()  # nothing of the partition that is not owned
+        consumer._hand([FakeRecord(("t", 1, 9))])  # noqa: SLF001
+        await time_passes(0.05)
+
+    with by_hand() as hand:
+        run_virtual(hand, play())
+    assert members[0].commits == [{1: 5}]
+
+
+@pytest.mark.parametrize("callback", [None, lambda *_: 1 / 0])
+def test_records_of_an_earlier_assignment_are_not_acknowledged(
+    members: list[FakeMember],
+    callback: Any,  # noqa: ANN401
+) -> None:
+    """The offset would be committed behind those of the member that owned the partition."""
 
     async def play() -> None:
-        acknowledged.hand([FakeRecord(("t", 0, 3))])
-        acknowledged.acknowledge()
-        acknowledged.hand([FakeRecord(("t", 0, 4)), FakeRecord(("t", 1, 8))])
-        acknowledged.skip(("t", 0))  # a seek back: it was not acknowledged
-        acknowledged.acknowledge()
-        acknowledged.hand([FakeRecord(("t", 1, 9))])
-        await time_passes(0.05)
+        consumer = _build(KafkaBroker(NOWHERE), enable_auto_commit=False, on_revoke=callback)
+        consumer._hand([FakeRecord(("t", one, 4)) for one in (0, 1)])  # noqa: SLF001
+        for given_up in (consumer._on_revoke, consumer._on_lost):  # noqa: SLF001
+            with suppress(ZeroDivisionError):
+                given_up(None, [TopicPartition("t", 1)])
+        await consumer.commit()
+        await time_passes(0)
 
     with by_hand() as hand:
         run_virtual(hand, play())
-    assert commits == [[("t", 0, 4)], [("t", 1, 9)]]
-
-
-def test_revocation_gets_the_last_acknowledged_offsets() -> None:
-    acknowledged, commits = _acknowledgements()
-
-    async def play() -> None:
-        for place in [("t", 0, 3), ("t", 1, 8), ("t", 2, 1)]:
-            acknowledged.hand([FakeRecord(place)])
-            acknowledged.acknowledge()
-        acknowledged.hand([FakeRecord(("t", 1, 9))])
-        found = acknowledged.forget([("t", 0), ("t", 1), ("t", 5)])
-        assert [(one.partition, one.offset) for one in found] == [(0, 4), (1, 9)]
-        acknowledged.acknowledge()
-        await time_passes(0.05)
-
-    with by_hand() as hand:
-        run_virtual(hand, play())
-    assert commits == [[("t", 0, 4)], [("t", 2, 2)]]
+    assert members[0].commits == [{0: 5}]
 
 
 # --- the hook ------------------------------------------------------------------------------------

@@ -4,11 +4,6 @@ Rules of this file: a revocation takes three steps, in this order: the callback 
 are committed, and fetching ends. The revocation is completed even if the callback raises, because
 the group waits for it. Later notices in the queue then wait for the next `poll`.
 
-`PendingRevocations` are stops that continue after `on_revoke` has returned. Each stop has a time
-limit. Otherwise an application that forgets to finish a stop would keep partitions for ever without
-consuming them. Each stop has its own number, so that finishing an earlier stop does not finish a
-later stop of the same partitions.
-
 `Callbacks` are those that an application passes to `subscribe`.
 """
 
@@ -35,6 +30,7 @@ from coopgroup.core.member.effects import (
 from coopgroup.core.member.events import LossHandled, RevocationCompleted, WarmupFailed
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.errors import one_line
+from coopgroup.kafka.callbacks.pending_revocations import PendingRevocations, PutOff
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_exception, refusal
 from coopgroup.kafka.membership.driver import GroupDriver
@@ -46,101 +42,6 @@ from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 
 if TYPE_CHECKING:
     from coopgroup.kafka.membership.ports import Notice
-
-
-# Share of the time limit after which a stop is worth a warning.
-_WARN_SHARE: Final = 0.5
-
-
-@frozen(kw_only=True)
-class PutOff:
-    """The partitions put off by one call of `revoke_later`, for `finish_revoke`.
-
-    Attributes:
-        number: number of the stop; each run of `on_revoke` has its own.
-    """
-
-    number: int
-    resources: ResourceSet
-
-
-@frozen(kw_only=True)
-class _Stop:
-    number: int
-    began_s: float
-    resources: ResourceSet
-    is_warned: bool = False
-
-
-@define(eq=False)
-class PendingRevocations:
-    """The stops in progress; only the application's thread changes them."""
-
-    resources: ResourceSet = field(default=EMPTY, init=False)
-    _stops: tuple[_Stop, ...] = field(default=(), init=False)
-    _number: int = field(default=0, init=False)
-
-    def put_off(self, resources: ResourceSet) -> PutOff:
-        """Return the token for the next stop."""
-        return PutOff(number=self._number + 1, resources=resources)
-
-    def begin(self, resources: ResourceSet, began_s: float) -> None:
-        """Begin the next stop; without resources, only advance the number."""
-        self._number += 1
-        if resources:
-            stop = _Stop(number=self._number, began_s=began_s, resources=resources)
-            self._set((*self._stops, stop))
-
-    def end(self, resources: ResourceSet) -> None:
-        """Forget resources that are given up or lost."""
-        if resources & self.resources:
-            self._set(attrs.evolve(one, resources=one.resources - resources) for one in self._stops)
-
-    @property
-    def since_s(self) -> float | None:
-        """Return when the longest stop in progress began; None without one."""
-        return min((one.began_s for one in self._stops), default=None)
-
-    def still_of(self, put_off: PutOff) -> ResourceSet:
-        """Return the resources of a token that are still being stopped in the same stop."""
-        same = [one.resources for one in self._stops if one.number == put_off.number]
-        return put_off.resources & same[0] if same else EMPTY
-
-    def parts(self, resources: ResourceSet) -> tuple[tuple[float, ResourceSet], ...]:
-        """Return the given resources that are being stopped, grouped by start time."""
-        parts = ((one.began_s, one.resources & resources) for one in self._stops)
-        return tuple(one for one in parts if one[1])
-
-    def due_at_s(self, limit_s: float) -> float:
-        """Return when `take_long` or `overdue` has a result next; infinite if never."""
-        ends = (
-            one.began_s + limit_s * (1.0 if one.is_warned else _WARN_SHARE) for one in self._stops
-        )
-        return min(ends, default=math.inf)
-
-    def take_long(self, now_s: float, limit_s: float) -> ResourceSet:
-        """Return the resources whose stop takes long enough for a warning, each only once."""
-        long = {one.number for one in self._stops if one.began_s + limit_s * _WARN_SHARE <= now_s}
-        fresh = [one.resources for one in self._stops if one.number in long and not one.is_warned]
-        self._set(
-            attrs.evolve(one, is_warned=one.is_warned or one.number in long) for one in self._stops
-        )
-        return _all(iter(fresh))
-
-    def overdue(self, now_s: float, limit_s: float) -> ResourceSet:
-        """Return the resources whose stop has exceeded its time limit."""
-        return _all(one.resources for one in self._stops if one.began_s + limit_s <= now_s)
-
-    def _set(self, stops: Iterator[_Stop] | tuple[_Stop, ...]) -> None:
-        self._stops = tuple(one for one in stops if one.resources)
-        self.resources = _all(one.resources for one in self._stops)
-
-
-def _all(parts: Iterator[ResourceSet]) -> ResourceSet:
-    union = EMPTY
-    for one in parts:
-        union |= one
-    return union
 
 
 Callback: TypeAlias = "Callable[[Any, list[TopicPartition]], object]"
@@ -224,12 +125,15 @@ class GroupListener:
     _assigning: ResourceSet | None = field(default=None, init=False)
     _revoking: ResourceSet | None = field(default=None, init=False)
     _later: ResourceSet | None = field(default=None, init=False)  # None if stops cannot be put off
-    _pending: PendingRevocations = field(factory=PendingRevocations, init=False)
+    _pending: PendingRevocations = field(init=False)
     _given_up: int = field(default=0, init=False)  # number of times the group was left
     _failure: KafkaException | None = field(default=None, init=False)
     _serving: bool = field(default=False, init=False)
     _giving_up: bool = field(default=False, init=False)
     _commit_by_s: float = field(default=0.0, init=False)  # deadline of the last commits; 0 before
+
+    def __attrs_post_init__(self) -> None:
+        self._pending = PendingRevocations(self.driver.settings.max_poll_interval_ms / 1000)
 
     def owned_of(self, partitions: Iterable[Partition]) -> Iterator[Partition]:
         """Yield the owned ones of some partitions, each at the moment when it is read."""
@@ -447,24 +351,19 @@ class GroupListener:
         if later:
             self.fetching.wait_no_longer(later)
             self.fetching.pause(to_partitions(later & self.fetching.fetched), later, "application")
-            self.driver.remind(self._pending.due_at_s(self._limit_s))
+            self.driver.remind(self._pending.due_at_s)
         return later
 
-    @property
-    def _limit_s(self) -> float:
-        return self.driver.settings.max_poll_interval_ms / 1000
-
     def _end_overdue(self) -> None:
-        if not self.stopping:
+        if not self._pending:
             return
         try:
-            self._look_at_slow(now_s(), self._limit_s)
+            self._look_at_slow(now_s())
         finally:
-            self.driver.remind(self._pending.due_at_s(self._limit_s))
+            self.driver.remind(self._pending.due_at_s)
 
-    def _look_at_slow(self, now: float, limit_s: float) -> None:
-        overdue = self._pending.overdue(now, limit_s)
-        long = self._pending.take_long(now, limit_s) - overdue
+    def _look_at_slow(self, now: float) -> None:
+        long, overdue = self._pending.take_late(now)
         if long:
             self.driver.sink.warn("stop_takes_long", resources=_said(long))
         if overdue:
@@ -489,7 +388,7 @@ class GroupListener:
         try:
             self.committing.commit_last(done)
         finally:
-            for began_s, part in self._pending.parts(done):
+            for began_s, part in self._pending.parts(done).items():
                 self._drop(part, StopReason.REVOKED, began_s)
             self._complete(done, self._given_up)
 

@@ -86,7 +86,7 @@ class ConsumerWork:
 
     def _sampled(self) -> Mapping[tuple[str, int], PartitionSample]:
         listener, fetching = self.listener, self.fetching
-        owned, paused = listener.owned, fetching.record_buffer.paused
+        owned, paused = listener.owned, fetching.record_buffer.paused | set(listener.stopping)
         if not owned:
             return {}
         oldest = {} if self.oldest is None else self.oldest()
@@ -97,7 +97,7 @@ class ConsumerWork:
                 position=one.offset if one.offset >= 0 else self._start(key, ranges.get(key)),
                 end=max(self._end_of_fetch(one), ranges.get(key, (-1, -1))[1]),
                 waits_for_offset=key in fetching.waiting,
-                is_paused=key in paused or key in listener.stopping,
+                is_paused=key in paused,
                 oldest=oldest.get(key),
             )
             for one in fetching.positions(to_partitions(owned))

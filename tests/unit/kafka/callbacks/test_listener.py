@@ -28,7 +28,8 @@ from coopgroup.core.member.events import (
 )
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.kafka.callbacks import listener as notices_module
-from coopgroup.kafka.callbacks.listener import Callbacks, PutOff
+from coopgroup.kafka.callbacks.listener import Callbacks
+from coopgroup.kafka.callbacks.pending_revocations import PutOff
 from coopgroup.kafka.membership.ports import Notice
 from coopgroup.telemetry import CommitFailed, ResourcesStarted, StopReason
 from tests.unit.kafka.fakes import record
