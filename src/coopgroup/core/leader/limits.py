@@ -80,11 +80,9 @@ def with_answer(plan: RoundPlan, answer: Int32Array, misplaced: BoolArray) -> Ro
     )
 
 
-def with_holders(
-    group: GroupSnapshot, state: PolicyState, answer: Int32Array, misplaced: BoolArray
-) -> PolicyState:
+def with_holders(state: PolicyState, answer: Int32Array, misplaced: BoolArray) -> PolicyState:
     """Return the memory of that plan."""
-    rows = state.resources.aligned(group.resources)
+    rows = state.resources
     changed = misplaced & (rows.holder != NOBODY)
     if not changed.any():
         return state
