@@ -291,7 +291,10 @@ def _with_facts(group: GroupSnapshot, context: RoundContext) -> tuple[GroupSnaps
         return group, context
     context = _without_hearsay(context)
     group, facts = with_facts(group, context)
-    return _read_only_group(group), attrs.evolve(context, facts=facts)
+    _make_read_only(group, facts.recalled, facts.recalled.rows)
+    if context.state is not None:
+        _make_read_only(context.state.resources, context.state.pairs)
+    return group, attrs.evolve(context, facts=facts)
 
 
 def _without_hearsay(context: RoundContext) -> RoundContext:
@@ -391,13 +394,13 @@ def read_only(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
     return array
 
 
-def _read_only_group(group: GroupSnapshot) -> GroupSnapshot:
-    """Make all arrays of a group read-only, and return the group."""
-    for field in attrs.fields(type(group)):
-        value = getattr(group, field.name)
-        if isinstance(value, np.ndarray):
-            value.flags.writeable = False
-    return group
+def _make_read_only(*tables: attrs.AttrsInstance) -> None:
+    """Make all arrays of some tables read-only."""
+    for table in tables:
+        for field in attrs.fields(type(table)):
+            value = getattr(table, field.name)
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
 
 
 def round_record(

@@ -14,6 +14,7 @@ from coopgroup.core.model.resource_set import EMPTY, Int32Array
 from coopgroup.core.policies.memory import NO_RESOURCES, state_from_json, state_to_json
 from coopgroup.policies import (
     Offer,
+    Policy,
     PolicyState,
     RoundContext,
     SimplePolicy,
@@ -67,7 +68,7 @@ def old(context: RoundContext, state: PolicyState) -> PolicyState:
 
 
 def decided(
-    policy: Rewriting,
+    policy: Policy,
     resources: ResourceSet,
     *members: str,
     generation: int = 0,
@@ -141,3 +142,30 @@ def test_state_with_an_unfit_column_is_refused(holder: Int32Array) -> None:
         return attrs.evolve(state, resources=attrs.evolve(state.resources, holder=holder))
 
     assert decided(Rewriting(write), FOUR, "b", "c").refused
+
+
+@attrs.frozen
+class Forgetting:
+    """Writes into a column of the leader's memory."""
+
+    column: str
+    warmup: Warmup | None = None
+    name = "forgetting"
+
+    def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
+        if context.state is not None:
+            getattr(context.state.resources, self.column)[:] = 0
+        return SimplePolicy().offer(group, context)
+
+    def stage(
+        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
+    ) -> StagedRound:
+        return SimplePolicy().stage(group, target, context, offer)
+
+
+@pytest.mark.parametrize("column", ["past", "holder", "loss", "receiver", "promised", "planned"])
+def test_policy_cannot_write_into_the_memory(column: str) -> None:
+    state = decided(Forgetting(column), FOUR, "b", "c").state
+    decision = decided(Forgetting(column), FOUR, "b", "c", generation=1, state=state)
+    assert decision.refused
+    assert "read-only" in str(decision.records[0])
