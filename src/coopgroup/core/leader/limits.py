@@ -45,8 +45,8 @@ def misplaced(
     has_limits = getattr(assignor, "has_limits", False)
     if not has_limits and not declined.size:
         return np.zeros(answer.size, dtype=np.bool_)
-    moved: BoolArray = (assigned != NOBODY) & (answer != NOBODY) & (assigned != answer)
-    moved &= ~group.claimed()
+    moved: BoolArray = (assigned > NOBODY) & (answer != NOBODY) & (assigned != answer)
+    moved &= ~group.claimed() & (assigned < len(group.members))  # the safety check refuses others
     if not has_limits:
         place = np.flatnonzero(moved)
         moved[place] = holds(declined, pair_keys(group, place, assigned[place]))
