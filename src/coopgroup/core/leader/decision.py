@@ -23,7 +23,7 @@ from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.built_in import EagerPolicy
 from coopgroup.core.policies.bundles import BundledRound
-from coopgroup.core.policies.facts import facts_of, remember_round, with_facts
+from coopgroup.core.policies.facts import facts_of, fitted, remember_round, with_facts
 from coopgroup.core.policies.memory import PairKind, Past, PolicyState, RememberedPairs
 from coopgroup.core.policies.safety import check_target, violations
 from coopgroup.core.policies.warmth import warmup_of
@@ -192,6 +192,8 @@ def _decided(
         whom = f"policy {policy.name}"
         target = answer if warming is None else warming.target_of(answer)
         staged = policy.stage(group, read_only(target.copy()), context, offer)
+        if staged.state is not None:
+            staged = attrs.evolve(staged, state=fitted(group, staged.state))
         warm = None if warming is None else warming.staged(answer, target, staged)
         staged = staged if warm is None else warm.round_
         moved = misplaced(group, assignor, answer, staged.plan.assigned)
@@ -204,7 +206,7 @@ def _decided(
         )
         if problems:  # such a plan may have any form, and nothing can be remembered of it
             return _Refusal(problems)
-        state = with_holders(group, _memory_of(group, context, staged), answer, moved)
+        state = with_holders(_memory_of(group, context, staged), answer, moved)
         return _Decided(staged.plan, state if warm is None else warm.remembered(state))
     except Exception as error:  # noqa: BLE001 -- of a user's code
         return _Refusal((f"{whom}: {one_line(error)}",))
@@ -289,7 +291,10 @@ def _with_facts(group: GroupSnapshot, context: RoundContext) -> tuple[GroupSnaps
         return group, context
     context = _without_hearsay(context)
     group, facts = with_facts(group, context)
-    return _read_only_group(group), attrs.evolve(context, facts=facts)
+    _make_read_only(group, facts.recalled, facts.recalled.rows)
+    if context.state is not None:
+        _make_read_only(context.state.resources, context.state.pairs)
+    return group, attrs.evolve(context, facts=facts)
 
 
 def _without_hearsay(context: RoundContext) -> RoundContext:
@@ -318,12 +323,10 @@ def _without_hearsay(context: RoundContext) -> RoundContext:
 
 def _memory_of(group: GroupSnapshot, context: RoundContext, staged: StagedRound) -> PolicyState:
     """Return the leader's memory of a round, with the policy's own memory in it."""
-    state: object = staged.state  # of any type, because it comes from a user's policy
+    state = staged.state
     if state is None:
         unclaimed = facts_of(group, context).unclaimed
         state = remember_round(group, context, unclaimed, staged.plan.assigned)
-    if not isinstance(state, PolicyState):
-        raise TypeError(f"expected a PolicyState, got a {type(state).__name__}")
     return state if staged.memory is None else attrs.evolve(state, memory=staged.memory)
 
 
@@ -391,13 +394,13 @@ def read_only(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
     return array
 
 
-def _read_only_group(group: GroupSnapshot) -> GroupSnapshot:
-    """Make all arrays of a group read-only, and return the group."""
-    for field in attrs.fields(type(group)):
-        value = getattr(group, field.name)
-        if isinstance(value, np.ndarray):
-            value.flags.writeable = False
-    return group
+def _make_read_only(*tables: attrs.AttrsInstance) -> None:
+    """Make all arrays of some tables read-only."""
+    for table in tables:
+        for field in attrs.fields(type(table)):
+            value = getattr(table, field.name)
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
 
 
 def round_record(

@@ -45,8 +45,8 @@ def misplaced(
     has_limits = getattr(assignor, "has_limits", False)
     if not has_limits and not declined.size:
         return np.zeros(answer.size, dtype=np.bool_)
-    moved: BoolArray = (assigned != NOBODY) & (answer != NOBODY) & (assigned != answer)
-    moved &= ~group.claimed()
+    moved: BoolArray = (assigned > NOBODY) & (answer != NOBODY) & (assigned != answer)
+    moved &= ~group.claimed() & (assigned < len(group.members))  # the safety check refuses others
     if not has_limits:
         place = np.flatnonzero(moved)
         moved[place] = holds(declined, pair_keys(group, place, assigned[place]))
@@ -80,11 +80,9 @@ def with_answer(plan: RoundPlan, answer: Int32Array, misplaced: BoolArray) -> Ro
     )
 
 
-def with_holders(
-    group: GroupSnapshot, state: PolicyState, answer: Int32Array, misplaced: BoolArray
-) -> PolicyState:
+def with_holders(state: PolicyState, answer: Int32Array, misplaced: BoolArray) -> PolicyState:
     """Return the memory of that plan."""
-    rows = state.resources.aligned(group.resources)
+    rows = state.resources
     changed = misplaced & (rows.holder != NOBODY)
     if not changed.any():
         return state

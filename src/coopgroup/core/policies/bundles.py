@@ -378,7 +378,7 @@ def opened_state(
     """
     group = bundles.whole
     unclaimed = facts_of(group, context).unclaimed
-    rows, bundle_of = state.resources.aligned(bundles.group.resources), bundles.bundle_of
+    rows, bundle_of = state.resources, bundles.bundle_of
     fresh = remember_round(group, context, unclaimed, plan.assigned, rows.holder[bundle_of])
     return attrs.evolve(
         state,

@@ -247,12 +247,7 @@ def remember_round(
     stops = revoked_claims(group, assigned)
     return PolicyState(
         generation=context.generation,
-        members=RememberedMembers(
-            ids=group.member_ids,
-            instance_ids=tuple([member.instance_id for member in group.members]),
-            subscriptions=group.subscriptions,
-            class_of=tuple(group.class_of.tolist()),
-        ),
+        members=RememberedMembers.of(group),
         resources=attrs.evolve(
             RememberedResources.unknown(group.resources),
             past=past.astype(np.int8),
@@ -262,6 +257,41 @@ def remember_round(
             PairKind.TOLD, group.claim_resources[stops], group.claim_members[stops]
         ),
         silent=_unreadable_members(group),
+    )
+
+
+def fitted(group: GroupSnapshot, state: object) -> PolicyState:
+    """Return a memory that a policy wrote, with the members and resources of the group.
+
+    A user's policy need not fill in all fields, and may keep an older memory. The leader adds
+    receivers and pairs by their numbers in the group.
+
+    Raises:
+        TypeError: it is no `PolicyState`.
+        ValueError: a position does not exist.
+    """
+    if not isinstance(state, PolicyState):
+        raise TypeError(f"expected a PolicyState, got a {type(state).__name__}")
+    rows, pairs = state.resources, state.pairs
+    members, names, losses = len(state.members.ids), len(rows.names), len(state.losses)
+    for name, positions, least, below in (
+        ("holder", rows.holder, NOBODY, members),
+        ("receiver", rows.receiver, NOBODY, members),
+        ("loss", rows.loss, NOBODY, losses),
+        ("member", pairs.member, NOBODY, members),
+        ("resource", pairs.resource, 0, names),
+    ):
+        known = positions.astype(np.int32, casting="same_kind", copy=False)
+        if known.size and not least <= known.min() <= known.max() < below:
+            raise ValueError(f"{name} of the state: positions from {least} to {below - 1} exist")
+    if rows.names == group.resources and state.members.ids == group.member_ids:
+        return state
+    recalled = recall(group, state)
+    return attrs.evolve(
+        state,
+        members=RememberedMembers.of(group),
+        resources=attrs.evolve(recalled.rows, holder=recalled.holder, receiver=recalled.receiver),
+        pairs=pairs.renumbered(recalled.place_of[pairs.resource], recalled.number_of[pairs.member]),
     )
 
 

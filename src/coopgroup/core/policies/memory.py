@@ -78,6 +78,16 @@ class RememberedMembers:
     def _all_dynamic(self) -> tuple[None, ...]:
         return (None,) * len(self.ids)
 
+    @classmethod
+    def of(cls, group: GroupSnapshot) -> RememberedMembers:
+        """Return the members of a group."""
+        return cls(
+            ids=group.member_ids,
+            instance_ids=tuple([member.instance_id for member in group.members]),
+            subscriptions=group.subscriptions,
+            class_of=tuple(group.class_of.tolist()),
+        )
+
 
 @frozen(kw_only=True)
 class RememberedResources:
@@ -103,6 +113,16 @@ class RememberedResources:
     receiver: Int32Array = field(eq=_SAME_ARRAY, hash=False)
     promised: BoolArray = field(eq=_SAME_ARRAY, hash=False)
     planned: BoolArray = field(eq=_SAME_ARRAY, hash=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse columns that do not fit the resources.
+
+        Raises:
+            ValueError: there is not one value per resource.
+        """
+        for column in _COLUMNS:
+            if getattr(self, column).shape != (len(self.names),):
+                raise ValueError(f"{column}: expected one value per resource")
 
     @classmethod
     def unknown(cls, names: ResourceSet) -> RememberedResources:

@@ -206,7 +206,7 @@ def stage_round(
         group, context, facts.unclaimed, plan.assigned, _entitled(group, outlook)
     )
     # An exchange is promised until its resources are stopped, and while the receiver warms up.
-    is_promised = (promised != NOBODY) & ((plan.assigned == NOBODY) | cold)
+    is_promised = group.may_hold(promised) & ((plan.assigned == NOBODY) | cold)
     state = attrs.evolve(
         state,
         resources=attrs.evolve(

@@ -323,7 +323,7 @@ def held_moves(warmth: Warmth, context: RoundContext, staged: StagedRound) -> He
         context: context of the round.
         staged: what the policy decided.
     """
-    receiver = _receivers_of(warmth.group, staged)
+    receiver = _receivers_of(staged)
     taken = warmth.keeps & (staged.plan.assigned != warmth.group.owner)
     moves = (receiver != warmth.group.owner) & (taken | _planned_in(warmth, staged))
     held = moves & warmth.waits_for(receiver)
@@ -334,12 +334,12 @@ def held_moves(warmth: Warmth, context: RoundContext, staged: StagedRound) -> He
     return HeldMoves(staged=staged, held=held, receiver=receiver)
 
 
-def _receivers_of(group: GroupSnapshot, staged: StagedRound) -> Int32Array:
+def _receivers_of(staged: StagedRound) -> Int32Array:
     """Return the receivers of a round's moves: promised ones, else the target."""
     target = staged.plan.target
     if staged.state is None:
         return target
-    rows = staged.state.resources.aligned(group.resources)
+    rows = staged.state.resources
     return np.where(rows.promised, rows.receiver, target).astype(np.int32)
 
 
@@ -347,7 +347,7 @@ def _planned_in(warmth: Warmth, staged: StagedRound) -> BoolArray:
     """Return the resources that a round plans to take later: bool (R,)."""
     if staged.state is None:
         return warmth.keeps & staged.plan.waiting
-    return warmth.keeps & staged.state.resources.aligned(warmth.group.resources).planned
+    return warmth.keeps & staged.state.resources.planned
 
 
 def _taken_back(
@@ -381,12 +381,11 @@ def _taken_back(
     )
     if state is not None:
         fresh = remember_round(group, context, facts.unclaimed, assigned)
-        rows = state.resources.aligned(group.resources)
         rows = attrs.evolve(
-            rows,
+            state.resources,
             past=fresh.resources.past,
             holder=fresh.resources.holder,
-            planned=rows.planned | back,
+            planned=state.resources.planned | back,
         )
         state = attrs.evolve(state, resources=rows, pairs=fresh.pairs)
     return attrs.evolve(staged, plan=plan, state=state)
@@ -589,17 +588,15 @@ class WarmRound:
 
     def remembered(self, state: PolicyState) -> PolicyState:
         """Return the memory of the round with its warm-ups."""
-        group = self.warming.warmth.group
         since_ms = self._since_ms()
         is_cold = holds(self.cold, self.warmups)
-        rows = state.resources.aligned(group.resources)
         return attrs.evolve(
             state,
             moves_pending=state.moves_pending or self.levels,
             next_round_ms=self._next_round_ms(state, since_ms),
-            resources=attrs.evolve(rows, receiver=self.receiver),
+            resources=attrs.evolve(state.resources, receiver=self.receiver),
             pairs=RememberedPairs.all_of(
-                state.pairs,
+                state.pairs.take(state.pairs.are(PairKind.TOLD)),
                 self._pairs(PairKind.WARMING, self.warmups[is_cold], since_ms[is_cold]),
                 self._pairs(PairKind.WARM, self.warmups[~is_cold]),
                 self._pairs(PairKind.REFUSED, self.refused),

@@ -1,13 +1,24 @@
 """A policy never grants a free resource beyond the limits of an assignor."""
 
+import attrs
 import numpy as np
 import pytest
 
 from coopgroup.assignors import GroupMember, PlacementAssignor, StickyAssignor
 from coopgroup.core.assignors.declining import Passing
-from coopgroup.core.model import EMPTY, GroupSnapshot
+from coopgroup.core.leader import decide_round
+from coopgroup.core.model import EMPTY, GroupSnapshot, MemberClaim, resolve_claims
+from coopgroup.core.model.lags import NO_LAGS
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
-from coopgroup.policies import DeferredPolicy, Policy, SimplePolicy, Warmup
+from coopgroup.policies import (
+    DeferredPolicy,
+    Offer,
+    Policy,
+    RoundContext,
+    SimplePolicy,
+    StagedRound,
+    Warmup,
+)
 from tests.support.memory import holders_in
 from tests.support.warm_group import WarmGroup, partitions
 
@@ -153,3 +164,41 @@ def test_member_that_joins_right_after_others_has_its_share() -> None:
     group.add("c", traits={"places": 6}, warm=None)
     group.settle()
     assert [len(owned) for owned in group.owned().values()] == [2, 2, 2]
+
+
+@attrs.frozen
+class _Misnumbering:
+    """Gives the first partition to a member that does not exist."""
+
+    number: int
+    name = "misnumbering"
+
+    def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
+        return SimplePolicy().offer(group, context)
+
+    def stage(
+        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
+    ) -> StagedRound:
+        staged = SimplePolicy().stage(group, target, context, offer)
+        assigned = staged.plan.assigned.copy()
+        assigned[0] = self.number
+        return StagedRound(plan=attrs.evolve(staged.plan, assigned=assigned))
+
+
+@pytest.mark.parametrize("number", [-2, 2, 3])
+@pytest.mark.parametrize("declined", [0, 1, 2])
+def test_plan_with_an_unknown_member_is_refused_whatever_is_declined(
+    number: int, declined: int
+) -> None:
+    claims = [
+        MemberClaim(member_id="a", topics=("T",), owned=EMPTY, declined=partitions(declined)),
+        MemberClaim(member_id="b", topics=("T",), owned=EMPTY),
+    ]
+    decision = decide_round(
+        resolve_claims(claims, partitions(0, 1, 2)),
+        NO_LAGS,
+        assignor=Passing(StickyAssignor()),
+        policy=_Misnumbering(number),
+        context=RoundContext(leader_id="a", generation=0, now_ms=0, state=None),
+    )
+    assert decision.refused

@@ -180,3 +180,38 @@ class _Settled:
 
     def assign(self, group: GroupSnapshot, lags: object) -> Int32Array:
         return group.owner.copy()
+
+
+def test_promise_ends_if_its_receiver_no_longer_subscribes() -> None:
+    """The leader would warm up a member that may not have the resource, and refuse each round."""
+    policy = IncrementalPolicy(
+        max_moves_per_round=2, lag_check_interval_ms=1_000, lag_imbalance_min=10, warmup=Warmup()
+    )
+    claims = [claim("a", 0, 1), claim("b", 2), claim("c", 3), claim("d")]
+    settled = decided(SimplePolicy(), *claims, assignor=_Settled())
+    before = decided(
+        policy, *claims, assignor=LagAwareAssignor(), balance=True, state=settled.state
+    )
+    assert before.plan.warmup_members.size, "a resource is promised"
+    (promised,) = np.flatnonzero(before.state.resources.promised).tolist()
+    receiver = before.group.member_ids[before.state.resources.receiver[promised]]
+    lost = next(m for m in ("c", "b") if m != receiver)
+    after = [
+        attrs.evolve(one, topics=()) if one.member_id == receiver else one
+        for one in claims
+        if one.member_id != lost
+    ]
+    decision = decided(policy, *after, assignor=_ToLast(), state=before.state)
+    assert decision.plan.lost.any(), "the round rests"
+    assert decision.plan.assigned[promised] == 0
+
+
+class _ToLast:
+    name = "to-last"
+    needs_lags = False
+
+    def assign(self, group: GroupSnapshot, lags: object) -> Int32Array:
+        last = max(
+            number for number, kind in enumerate(group.class_of) if group.subscriptions[kind]
+        )
+        return np.where(group.assignable, last, NOBODY).astype(np.int32)
