@@ -305,7 +305,7 @@ MUTANTS: Final = (
            "loss.given_ms is not None and now_ms - loss.given_ms >= delay_ms",
            "False"),
     Mutant("a round at rest moves all", "policies.stage:stage_round",
-           "candidates &= recalled.rows.planned", "pass"),
+           "candidates &= recalled.remembered.planned", "pass"),
     Mutant("static owners are replaced", "policies.losses:_decide",
            "static=cases.losses[position].instance_id is not None,", "static=False,"),
     Mutant("a deadline that only the leader knows is forgotten", "session.own_rounds:due_round",

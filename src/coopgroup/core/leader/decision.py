@@ -291,7 +291,7 @@ def _with_facts(group: GroupSnapshot, context: RoundContext) -> tuple[GroupSnaps
         return group, context
     context = _without_hearsay(context)
     group, facts = with_facts(group, context)
-    _make_read_only(group, facts.recalled, facts.recalled.rows)
+    _make_read_only(group, facts.recalled, facts.recalled.remembered)
     if context.state is not None:
         _make_read_only(context.state.resources, context.state.pairs)
     return group, attrs.evolve(context, facts=facts)

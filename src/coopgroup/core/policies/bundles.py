@@ -292,7 +292,7 @@ def _bundled_state(bundles: Bundles, context: RoundContext) -> PolicyState | Non
         return None
     recalled = facts_of(bundles.whole, context).recalled
     gone = bundles.whole.resources.positions(state.resources.names) == ABSENT
-    rows = _bundled_rows(bundles, recalled.rows).over(state.resources.take(gone))
+    rows = _bundled_rows(bundles, recalled.remembered).over(state.resources.take(gone))
     return attrs.evolve(
         state,
         resources=rows,

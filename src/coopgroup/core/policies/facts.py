@@ -290,7 +290,9 @@ def fitted(group: GroupSnapshot, state: object) -> PolicyState:
     return attrs.evolve(
         state,
         members=RememberedMembers.of(group),
-        resources=attrs.evolve(recalled.rows, holder=recalled.holder, receiver=recalled.receiver),
+        resources=attrs.evolve(
+            recalled.remembered, holder=recalled.holder, receiver=recalled.receiver
+        ),
         pairs=pairs.renumbered(recalled.place_of[pairs.resource], recalled.number_of[pairs.member]),
     )
 

@@ -137,10 +137,10 @@ def _of_state(
 ) -> tuple[list[Loss], Int32Array, Int32Array]:
     """Return the losses that a leader knows, each resource's loss, and each resource's holder."""
     unclaimed, members = group.assignable & ~group.claimed(), state.members
-    then = np.where(unclaimed, recalled.rows.holder, NOBODY)
+    then = np.where(unclaimed, recalled.remembered.holder, NOBODY)
     holder = recalled.number_of[then]
     departed = np.where(holder == NOBODY, then, NOBODY)
-    number = np.where(unclaimed, recalled.rows.loss, NOBODY)
+    number = np.where(unclaimed, recalled.remembered.loss, NOBODY)
     proved = [
         loss.given_ms is not None and now_ms - loss.given_ms >= delay_ms for loss in state.losses
     ]

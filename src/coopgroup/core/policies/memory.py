@@ -41,7 +41,10 @@ _SAME_ARRAY: Final = attrs.cmp_using(eq=np.array_equal)
 
 
 class Past(IntEnum):
-    """The owners of a resource before this round, as far as a leader knows."""
+    """The owners of a resource so far, as far as a leader knows.
+
+    The members are in order: what a leader knows of a bundle is the largest value of its parts.
+    """
 
     NEVER_OWNED = 0
     FIRST_GRANT = 1  # in the last round; the claims of the next round show whether it has an owner
@@ -185,8 +188,8 @@ class RememberedPairs:
     Attributes:
         kind: int8 (K,): `PairKind`.
         resource: int32 (K,): position in `RememberedResources.names`.
-        member: int32 (K,): position in `RememberedMembers.ids`, `NOBODY` for a member that is not
-            remembered.
+        member: int32 (K,): position in `RememberedMembers.ids`; `NOBODY` for a newcomer of a
+            refused round, which remembers the members of the round before it.
         since_ms: int64 (K,): when a warm-up began, on the leader's clock; 0 for other kinds.
     """
 
@@ -395,7 +398,7 @@ class Recalled:
         group: the group.
         number_of: int32 (N + 1,): number in the group of each remembered member, `NOBODY` for
             absent ones. The last entry is `NOBODY`, so that `NOBODY` as an index stays `NOBODY`.
-        rows: the remembered rows of the group's resources; members are positions in the memory.
+        remembered: the rows of the group's resources; members are positions in the memory.
         place_of: int64: position in the group of each remembered resource, `ABSENT` for others.
         holder: int32 (R,): number of each resource's last holder, `NOBODY` if it is absent.
         receiver: int32 (R,): number of the receiver of each unfinished move, likewise.
@@ -404,7 +407,7 @@ class Recalled:
 
     group: GroupSnapshot
     number_of: Int32Array
-    rows: RememberedResources
+    remembered: RememberedResources
     place_of: Int64Array
     holder: Int32Array
     receiver: Int32Array
@@ -413,7 +416,7 @@ class Recalled:
     @property
     def past(self) -> npt.NDArray[np.int8]:
         """Past of each resource: int8 (R,)."""
-        return self.rows.past
+        return self.remembered.past
 
     @property
     def promised_to(self) -> Int32Array:
@@ -422,7 +425,7 @@ class Recalled:
         An exchange stays an exchange. With newer lags the assignor might give its first half to a
         third member. The two others would keep one resource too many and one too few.
         """
-        return np.where(self.rows.promised, self.receiver, NOBODY).astype(np.int32)
+        return np.where(self.remembered.promised, self.receiver, NOBODY).astype(np.int32)
 
     @property
     def has_departed(self) -> bool:
@@ -447,19 +450,19 @@ class Recalled:
 def recall(group: GroupSnapshot, state: PolicyState | None) -> Recalled:
     """Return a leader's memory, which may be None, as arrays of a group."""
     members = NO_MEMBERS if state is None else state.members
-    remembered = NO_RESOURCES if state is None else state.resources
+    rows = NO_RESOURCES if state is None else state.resources
     numbers = [group.number_of_member.get(member, NOBODY) for member in members.ids]
     number_of = np.array([*numbers, NOBODY], dtype=np.int32)
-    rows = remembered.aligned(group.resources)
+    remembered = rows.aligned(group.resources)
     return Recalled(
         group=group,
         number_of=number_of,
-        rows=rows,
+        remembered=remembered,
         place_of=np.arange(len(rows.names))
         if rows is remembered
-        else group.resources.positions(remembered.names),
-        holder=number_of[rows.holder],
-        receiver=number_of[rows.receiver],
+        else group.resources.positions(rows.names),
+        holder=number_of[remembered.holder],
+        receiver=number_of[remembered.receiver],
         pairs=NO_REMEMBERED_PAIRS if state is None else state.pairs,
     )
 
@@ -625,13 +628,14 @@ def _numbers_to_json(numbers: npt.NDArray[np.integer]) -> list[int] | int:
 
 
 def _read_numbers(value: object, column: str, count: int, least: int, below: int) -> Int64Array:
-    numbers = np.array(value, dtype=np.int64)
-    if isinstance(value, int):
+    numbers = np.array(value)
+    if type(value) is int:
         numbers = np.full(count, numbers)
-    if numbers.shape != (count,) or ((numbers < least) | (numbers >= below)).any():
+    whole = numbers.dtype.kind == "i" or not numbers.size
+    if not whole or numbers.shape != (count,) or ((numbers < least) | (numbers >= below)).any():
         expected = f"{count} numbers from {least} to {below - 1}"
         raise ConfigurationError(f"state.{column}", value, expected)
-    return numbers
+    return numbers.astype(np.int64)
 
 
 def _read_generation(value: object) -> int:

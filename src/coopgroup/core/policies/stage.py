@@ -163,7 +163,7 @@ def stage_round(
     )
     candidates = keeps & (group.owner != target) & ~told
     if mode is MoveMode.REST:
-        candidates &= recalled.rows.planned
+        candidates &= recalled.remembered.planned
     promised = _to_nobody(group) if mode is MoveMode.MOVE else recalled.promised_to
     if mode is MoveMode.BALANCE:
         evened_out = _evening_out(group, target, context, candidates, balance)
@@ -377,7 +377,7 @@ def _lagging(
     group: GroupSnapshot, context: RoundContext, recalled: Recalled, ration: Ration | None
 ) -> bool:
     """Return whether a few resources may move in this round because lags are uneven."""
-    if not context.balance or context.lags is None or recalled.rows.planned.any():
+    if not context.balance or context.lags is None or recalled.remembered.planned.any():
         return False
     return ration is None or _moves_due_ms(group, context, ration.interval_ms) is None
 

@@ -45,7 +45,7 @@ class Slots:
         """Return the first pairs that find a slot, and use these slots.
 
         Args:
-            keys: keys of pairs (`warmth.pair_keys`), in order of preference.
+            keys: keys of pairs (`core.model.pairs`), in order of preference.
         """
         if not keys.size:
             return keys

@@ -99,7 +99,7 @@ def warmth_of(
         running=running,
         since_ms=since_ms,
         receivers=receivers.astype(np.int32),
-        orphaned=(recalled.rows.receiver != NOBODY) & (receivers == NOBODY),
+        orphaned=(recalled.remembered.receiver != NOBODY) & (receivers == NOBODY),
         refused=refused,
         declined=_declined(group, warm),
         barred=barred,

@@ -146,6 +146,13 @@ REFUSED = """\
     state.generation: got 2147483648, expected an integer from -1 to 2147483647
 {"resources.holder": [1, -1, -1, -1, 2, 0]}
     state.resources.holder: got [1, -1, -1, -1, 2, 0], expected 6 numbers from -1 to 1
+{"resources.holder": [1.0, -1, -1, -1, 1, 0]}
+    state.resources.holder: got [1.0, -1, -1, -1, 1, 0], expected 6 numbers from -1 to 1
+{"resources.holder": [true, -1, -1, -1, 1180591620717411303424, 0]}
+    state.resources.holder: got [True, -1, -1, -1, 1180591620717411303424, 0], expected 6 numbers \
+from -1 to 1
+{"resources.holder": "1"}
+    state.resources.holder: got '1', expected 6 numbers from -1 to 1
 {"resources.receiver": []}
     state.resources.receiver: got [], expected 6 numbers from -1 to 1
 {"resources.loss": 2}
@@ -185,7 +192,6 @@ ANOTHER_FORM: list[dict[str, Any]] = [
     {"losses": [{}]},
     {"next_round_ms": "soon"},
     {"pairs": [1]},
-    {"resources.holder": [2**70] * 6},
     {"generation": "x"},
     {"members": None},
     {"resources.names": [["T", 0]]},
