@@ -80,7 +80,7 @@ _CALLS: Final[Mapping[str, tuple[object, str]]] = {
     "offer": (DeferredPolicy, "offer"),
     "assign": (StickyAssignor, "assign"),
     "stage": (DeferredPolicy, "stage"),
-    "claims": (decision, "resolve_claims"),
+    "claims": (answer, "resolve_claims"),
     "check": (decision, "violations"),
     "check_target": (decision, "check_target"),
     "records": (decision, "round_record"),
