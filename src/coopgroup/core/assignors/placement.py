@@ -5,8 +5,8 @@ better. The order of the steps is the whole idea:
 
 1. A resource stays with its owner if it fits there and the owner has a place for it. Running
    resources go before those that an owner gets back, or that are on their way to it.
-2. Free resources take free places, as many of them as possible. Of equal members, a warm one goes
-   first.
+2. Free resources take free places, as many of them as possible. A resource that an owner would get
+   back goes elsewhere, if another one then has a place. Of equal members, a warm one goes first.
 3. One resource at a time goes from a member with a large load to one with a small load.
 
 A place is taken as long as its resource may still run there. So no member runs more resources than
@@ -121,7 +121,7 @@ class _Search:
         holder: the member that is to run each resource.
         expected: resources that another member still runs, and that move to their holder. They do
             not move on before they have arrived.
-        free: resources that had no owner, and have got a place.
+        free: resources that no member runs, and that have got a place. They may change it.
     """
 
     assignor: PlacementAssignor
@@ -200,8 +200,7 @@ class _Search:
         for number in owned:
             owner = owners[number]
             if (number, owner) not in self.running and self._has_room(owner):
-                if number in claimed:
-                    self.expected.add(number)
+                (self.expected if number in claimed else self.free).add(number)
                 self._hold(number, owner)
 
     def place_free(self) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coopgroup.assignors import Assignor, GroupMember, PlacementAssignor, ResourceToPlace
-from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.core.model import NOBODY, GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
 from coopgroup.policies import check_target
 from tests.support.groups import no_lags
 
@@ -63,6 +63,16 @@ def test_what_nobody_runs_moves_on_at_once() -> None:
     owner = np.array([0, 0, 0, 1, 1, 1], dtype=np.int32)
     held, _ = placed(group.view(owner=owner, assignable=group.assignable))
     assert held == {"a": [0, 2], "b": [4, 5], "c": [1, 3]}
+
+
+@pytest.mark.parametrize("assignor", [Tagged(), Lasting()])
+def test_what_an_owner_would_get_back_gives_its_place_to_what_runs_nowhere_else(
+    assignor: Tagged,
+) -> None:
+    group = group_of(3, member("a", places=2), member("b", fits=[0]))
+    owner = np.array([0, 0, NOBODY], dtype=np.int32)
+    held, no_room = placed(group.view(owner=owner, assignable=group.assignable), assignor)
+    assert (held, no_room) == ({"a": [1, 2], "b": [0]}, {})
 
 
 def test_what_moves_to_a_member_does_not_move_on_before_it_arrives() -> None:
