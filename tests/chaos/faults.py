@@ -74,7 +74,7 @@ class Fault:
 
 @frozen(kw_only=True)
 class Group:
-    """The group of a run: names and options; by member, an identity and a commit style.
+    """The group of a run: names and options; by member, an identity, a commit style, and a front.
 
     At rest, the shares of two members differ by `difference_max` partitions at most.
     """
@@ -83,6 +83,7 @@ class Group:
     assignor: dict[str, object]
     identities: tuple[str, ...]
     commits: tuple[str, ...]
+    fronts: tuple[str, ...]
     difference_max: int
 
 
@@ -111,7 +112,7 @@ def draw(seed: int, seconds: float, *, network: bool) -> tuple[Fault, ...]:
 
 
 def draw_group(seed: int) -> Group:
-    """Draw policy, assignor, identities and commit styles of a run's members.
+    """Draw policy, assignor, identities, commit styles and fronts of a run's members.
 
     Six consecutive seeds give all combinations of policy and assignor, so a few runs are enough.
     """
@@ -138,5 +139,6 @@ def draw_group(seed: int) -> Group:
         assignor=assignors[seed // 3 % 2],
         identities=tuple(identities),
         commits=tuple(random.choice(["sync", "async", "auto"]) for _ in range(MEMBERS)),
+        fronts=tuple(random.choice(["poll", "poll", "asyncio", "process"]) for _ in range(MEMBERS)),
         difference_max=1,
     )

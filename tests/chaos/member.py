@@ -7,6 +7,9 @@ each record first, and commits in one of three styles:
 - `async`: the same, without waiting for the answer.
 - `auto`: the consumer commits by itself.
 
+It has one of three fronts: `poll`, `asyncio` (`getone`), or `process`. The threads of `process` log
+the records, and it always commits by itself.
+
 Signals:
 
 - SIGTERM closes the consumer; SIGUSR1 hands its partitions over first.
@@ -17,14 +20,17 @@ The file `.clock` holds seconds to add to the wall clock.
 Log lines are written with one system call each, so SIGKILL loses no line that a commit covers.
 """
 
+import asyncio
 import ctypes
 import faulthandler
 import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -51,6 +57,7 @@ class MemberSpec:
         kind: one of `KINDS`; the last two are positive controls, which the checkers must catch.
         policy: name and options, as those of the assignor.
         commits: "sync", "async" or "auto".
+        front: "poll", "asyncio" or "process".
         namespace: file of the network namespace to enter, or "" for none.
         work_s: how long the application works on each record.
         is_supervised: whether its parent is `coopgroup.supervisor`.
@@ -64,6 +71,7 @@ class MemberSpec:
     policy: dict[str, Any]
     assignor: dict[str, Any]
     commits: str
+    front: str = "poll"
     namespace: str = ""
     work_s: float = 0.0
     is_supervised: bool = False
@@ -127,17 +135,19 @@ class Application:
             if time.monotonic() >= next_commit:
                 self._commit(list(self._positions))
                 next_commit = time.monotonic() + COMMIT_S
-            if self._stalls:
-                self._stalls = False
-                time.sleep(float(Path(f"{self._path}.stall").read_text()))
+            self._stall()
 
     def _write_down(self, message: Message, began_ns: int) -> None:
-        at_ns = time.monotonic_ns()
         if (error := message.error()) is not None:
             self._log.write("error", code=error.name(), text=error.str())
             return
         partition = (str(message.topic()), int(message.partition() or 0))
-        offset = int(message.offset() or 0)
+        self._note(partition, int(message.offset() or 0), began_ns)
+        if self._spec.work_s:
+            time.sleep(self._spec.work_s)
+
+    def _note(self, partition: tuple[str, int], offset: int, began_ns: int) -> None:
+        at_ns = time.monotonic_ns()
         self._log.write(
             "record",
             partition=partition,
@@ -147,8 +157,11 @@ class Application:
             moment_ns=at_ns,
         )
         self._positions[partition] = offset + 1
-        if self._spec.work_s:
-            time.sleep(self._spec.work_s)
+
+    def _stall(self) -> None:
+        if self._stalls:
+            self._stalls = False
+            time.sleep(float(Path(f"{self._path}.stall").read_text()))
 
     def _commit(self, partitions: list[tuple[str, int]]) -> None:
         offsets = [
@@ -200,8 +213,9 @@ class Application:
         self._log.write(event, partitions=names)
 
     def _build(self) -> Any:  # noqa: ANN401 - consumers of two libraries
+        is_auto = self._spec.commits == "auto" or self._spec.front == "process"
         config = self._spec.config | {
-            "enable.auto.commit": self._spec.commits == "auto",
+            "enable.auto.commit": is_auto,
             "auto.commit.interval.ms": int(COMMIT_S * 1000),
             "on_commit": self._on_commit,
         }
@@ -212,14 +226,126 @@ class Application:
         return _cooperative(self._spec, config)
 
 
+class HandlingApplication(Application):
+    """The application around `process`: threads handle the records."""
+
+    def __init__(self, spec: MemberSpec) -> None:
+        self._stop = threading.Event()
+        super().__init__(spec)
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Remember the signal, and end the handlers if the process is to end."""
+        super().on_signal(number, frame)
+        if self._is_closing:
+            self._stop.set()
+
+    def _consume(self, is_over: Callable[[], bool]) -> None:
+        if self._is_closing:  # it hands over
+            super()._consume(is_over)
+            return
+        from coopgroup.processing import process  # noqa: PLC0415 - the wall clock is patched before
+
+        process(self._consumer, self._handle, workers=4, stop=self._stop)
+
+    def _handle(self, message: Message) -> None:
+        self._write_down(message, time.monotonic_ns())
+        self._stall()
+
+    def _commit(self, partitions: list[tuple[str, int]]) -> None:
+        """Leave the offsets to `process`."""
+
+
+class AsyncApplication(Application):
+    """The application around one consumer for asyncio."""
+
+    def run(self) -> None:
+        """Consume until a signal asks to stop, then close."""
+        asyncio.run(self._run())
+
+    async def _run(self) -> None:
+        self._log.write("begun")
+        self._consumer.subscribe(
+            self._spec.topics,
+            on_assign=self._on_assign,
+            on_revoke=self._give_up,
+            on_lost=self._on_lost,
+        )
+        await self._get(lambda: self._is_closing)
+        if self._is_handing_over:
+            self._log.write("handing over")
+            handing_over = asyncio.create_task(self._consumer.hand_over(HAND_OVER_S_MAX))
+            await self._get(handing_over.done)
+            await handing_over
+        self._log.write("closing")
+        await self._consumer.close()
+        self._log.write("closed")
+
+    async def _get(self, is_over: Callable[[], bool]) -> None:
+        next_commit = time.monotonic() + COMMIT_S
+        while not is_over():
+            began_ns = time.monotonic_ns()
+            try:
+                async with asyncio.timeout(POLL_S):
+                    record = await self._consumer.getone()
+            except TimeoutError:
+                pass
+            except KafkaException as error:
+                self._log.write("error", code=str(error.args[0].name()), text=str(error))
+            else:
+                self._note((record.topic, record.partition), record.offset, began_ns)
+            if time.monotonic() >= next_commit:
+                await self._commit_or_begin(list(self._positions))
+                next_commit = time.monotonic() + COMMIT_S
+            self._stall()
+
+    async def _give_up(self, consumer: object, partitions: list[TopicPartition]) -> None:
+        await self._commit_or_begin([(one.topic, one.partition) for one in partitions])
+        self._forget("revoked", partitions)
+        del consumer
+
+    async def _commit_or_begin(self, partitions: list[tuple[str, int]]) -> None:
+        offsets = {one: self._positions[one] for one in partitions if one in self._positions}
+        if not offsets or self._spec.commits == "auto":
+            return
+        commit = asyncio.create_task(self._commit_these(offsets))
+        self._commits.add(commit)
+        commit.add_done_callback(self._commits.discard)
+        if self._spec.commits == "sync":
+            await commit
+
+    async def _commit_these(self, offsets: dict[tuple[str, int], int]) -> None:
+        from coopgroup.aio import TopicPartition as Partition  # noqa: PLC0415 - as above
+
+        try:
+            await self._consumer.commit({Partition(*one): at for one, at in offsets.items()})
+        except KafkaException as error:
+            self._log.write("commit failed", text=str(error))
+        else:
+            self._log.write("committed", offsets=list(offsets.items()), text="")
+
+    @cached_property
+    def _commits(self) -> set[asyncio.Task[None]]:
+        """Commits on their way: a task that nothing holds may be collected."""
+        return set()
+
+
+FRONTS: Final = {
+    "poll": Application,
+    "process": HandlingApplication,
+    "asyncio": AsyncApplication,
+}
+
+
 def _cooperative(spec: MemberSpec, config: dict[str, Any]) -> object:
     # The wall clock is patched before.
     from coopgroup import CooperativeConsumer  # noqa: PLC0415
+    from coopgroup.aio import AsyncCooperativeConsumer  # noqa: PLC0415
     from coopgroup.assignors import create_assignor  # noqa: PLC0415
     from coopgroup.core.policies.built_in import create_policy  # noqa: PLC0415
 
     policy, assignor = dict(spec.policy), dict(spec.assignor)
-    return CooperativeConsumer(
+    made = AsyncCooperativeConsumer if spec.front == "asyncio" else CooperativeConsumer
+    return made(
         config,
         policy=create_policy(policy.pop("name"), policy),
         assignor=create_assignor(assignor.pop("name"), assignor),
@@ -264,7 +390,7 @@ def main() -> None:
     if spec.namespace:
         enter_namespace(spec.namespace)
     _let_the_wall_clock_jump(Path(spec.folder) / f"{spec.process}.clock")
-    application = Application(spec)
+    application = FRONTS[spec.front](spec)
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, application.on_signal)
     faulthandler.register(signal.SIGHUP, all_threads=True)

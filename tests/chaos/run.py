@@ -142,7 +142,8 @@ def play(seed: int, folder: Path, *, seconds: float = FAULTS_S, network: bool) -
 def _play_on(stage: Stage, report: Report, group: Group, seconds: float, *, network: bool) -> None:
     for topic, partitions in TOPICS.items():
         stage.open_topic(topic, partitions)
-    for index, (identity, commits) in enumerate(zip(group.identities, group.commits, strict=True)):
+    members = zip(group.identities, group.commits, group.fronts, strict=True)
+    for index, (identity, commits, front) in enumerate(members):
         name = f"m{index + 1}"
         config = {**stage.cluster.client_config(), **CLIENT, "client.id": name}
         config |= {
@@ -159,6 +160,7 @@ def _play_on(stage: Stage, report: Report, group: Group, seconds: float, *, netw
             policy=group.policy,
             assignor=group.assignor,
             commits=commits,
+            front=front,
             is_supervised=identity == "none" and sys.platform == "linux",
         )
         stage.add_member(spec)
