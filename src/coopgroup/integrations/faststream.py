@@ -60,6 +60,7 @@ _FRAMEWORK_STRATEGY: Final = "roundrobin"
 _FRAMEWORK_GROUP: Final = "faststream-consumer-group"  # of subscribers without a group_id
 _STEP_S: Final = 0.05
 _COMMIT_INTERVAL_S: Final = 0.05
+_AUTO_COMMIT_MS: Final = 5_000
 _Partition: TypeAlias = tuple[str, int]
 _Callback: TypeAlias = Callable[[CooperativeConsumer, list[TopicPartition]], object]
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -297,8 +298,13 @@ class _GroupConsumer(AsyncConfluentConsumer):
         self.consumer.close()  # it has not subscribed
         config = {**_readable(self.config), **of_group.config}
         if not switch(config, "enable.auto.commit"):
-            # The consumer commits the offsets that `commit` has stored.
-            config |= {"enable.auto.commit": True, "enable.auto.offset.store": False}
+            # The consumer commits the offsets that `commit` has stored. Without an interval (0), it
+            # would commit none before a revocation.
+            config |= {
+                "enable.auto.commit": True,
+                "enable.auto.offset.store": False,
+                "auto.commit.interval.ms": _AUTO_COMMIT_MS,
+            }
         self.member = _Member(
             config,
             policy=of_group.policy,

@@ -378,6 +378,15 @@ def test_manual_acknowledgements_are_stored_for_the_commits(
     assert config.get("enable.auto.offset.store", True) is is_automatic
 
 
+def test_acknowledgements_are_committed_before_a_revocation_without_an_interval() -> None:
+    """Regression: without the clock of auto-commit, they were lost, and records came again."""
+    consumer = _build(KafkaBroker(NOWHERE), enable_auto_commit=False, auto_commit_interval_ms=0)
+    try:
+        assert consumer.member._parts.committing.interval_ms is not None  # noqa: SLF001
+    finally:
+        consumer.member.close()
+
+
 def test_acknowledgements_that_follow_soon_share_a_commit(members: list[FakeMember]) -> None:
     async def play() -> None:
         consumer = _build(KafkaBroker(NOWHERE), enable_auto_commit=False)
