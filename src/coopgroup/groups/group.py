@@ -320,8 +320,8 @@ class CooperativeGroup:
             finally:
                 self._driver.leave("closed", for_good=False)
                 self._driver.wait_left()
+                self._work.wait_told()  # before `stop`, which ends the topic of telemetry
                 self._driver.stop()
-                self._work.wait_told()
 
     def __enter__(self) -> Self:
         self.join()

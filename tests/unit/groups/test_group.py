@@ -163,6 +163,18 @@ def test_group_is_joined_once_and_left_at_the_end_of_its_block() -> None:
         group.join()
 
 
+def test_reports_of_the_last_stops_are_made_before_the_topic_of_telemetry_ends(
+    group: CooperativeGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: behind a slow listener they came after it, and no topic got them."""
+    ends = list[str]()
+    monkeypatch.setattr(GroupDriver, "stop", lambda _: ends.append("driver"))
+    monkeypatch.setattr(ResourceWork, "wait_told", lambda _: ends.append("reports"))
+    group.join()
+    group.close()
+    assert ends == ["reports", "driver"]
+
+
 @pytest.mark.parametrize(
     ("more", "error", "said"),
     [
