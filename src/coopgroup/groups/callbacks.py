@@ -83,9 +83,13 @@ class Calls:
     """Gives calls to a worker, and knows since when they wait.
 
     A worker raises if the system has no thread left. Such a call waits here for the next try.
+
+    Attributes:
+        waiting_max: how many calls may wait; further ones are dropped.
     """
 
     worker: Worker
+    waiting_max: float = math.inf
     _waiting: int = field(default=0, init=False)
     _refused: deque[tuple[int, Callable[[], None]]] = field(factory=deque, init=False)
     # Time when a thread last took a call, or when the first waiting call arrived.
@@ -97,6 +101,8 @@ class Calls:
     def submit(self, urgency: int, call: Callable[[], None]) -> None:
         """Run a call on a thread; a waiting call with a smaller number goes first."""
         with self._lock:
+            if self._waiting >= self.waiting_max:
+                return
             if not self._waiting:
                 self._moved_on_s = now_s()
             self._waiting += 1

@@ -66,6 +66,8 @@ from coopgroup.telemetry import (
 from coopgroup.worker import NORMAL, URGENT, Worker
 
 _DOUBLINGS_MAX: Final = 20
+# If a listener hangs, later reports are dropped, to bound the memory.
+_REPORTS_MAX: Final = 10_000
 # How long a closing group waits for a listener.
 _TOLD_S: Final = 1.0
 # Maximum delay until a waiting caller notices, for example, the end of a lease.
@@ -130,7 +132,7 @@ class ResourceWork:
     )
 
     def __attrs_post_init__(self) -> None:
-        self._calls, self._reports = Calls(self.pool), Calls(self.reports)
+        self._calls, self._reports = Calls(self.pool), Calls(self.reports, _REPORTS_MAX)
         self._declines = Declines(self._listed)
         self._pending = PendingRevocations(self.limits.stop_s)
         self._warmth = ResourceWarmth(

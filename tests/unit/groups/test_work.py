@@ -33,6 +33,7 @@ from coopgroup.groups.state import Wish, Work
 from coopgroup.kafka.health.probe import WorkSample
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, WorkFailed
 from coopgroup.worker import Worker
+from tests.support.inner import inner
 from tests.unit.groups.bench import (
     BOTH,
     HEAVY,
@@ -300,6 +301,13 @@ def test_records_are_told_in_the_order_in_which_things_happened(bench: Bench) ->
             runs.difference_update(record.resources)
     assert len(bench.written) == 120
     assert runs == set()
+
+
+def test_log_that_hangs_bounds_the_memory_of_reports(bench: Bench) -> None:
+    """Regression: a callback that failed again and again added reports without end."""
+    for _ in range(10_100):
+        inner(bench.work, "_warn_later")("stop_takes_long")
+    assert len(bench.hand.jobs("reports")) == 10_000
 
 
 # --- the work as the health of the group reads it -------------------------------------------------
