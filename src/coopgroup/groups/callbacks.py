@@ -76,6 +76,7 @@ def failure_of(callback: Callable[[T], object], given: T) -> BaseException | Non
 
 # Time after which calls that wait for a free thread are worth a warning.
 _NO_THREAD_WARN_S: Final = 10.0
+_NO_THREAD_PAUSE_S: Final = 1.0
 
 
 @define(eq=False)
@@ -86,10 +87,12 @@ class Calls:
 
     Attributes:
         waiting_max: how many calls may wait; further ones are dropped.
+        again_at_s: when `try_again` is due; infinite if the system had a thread for each call.
     """
 
     worker: Worker
     waiting_max: float = math.inf
+    again_at_s: float = field(default=math.inf, init=False)
     _waiting: int = field(default=0, init=False)
     _refused: deque[tuple[int, Callable[[], None]]] = field(factory=deque, init=False)
     # Time when a thread last took a call, or when the first waiting call arrived.
@@ -112,12 +115,14 @@ class Calls:
     def try_again(self) -> None:
         """Submit the calls for which the system had no thread."""
         with self._lock:
+            self.again_at_s = math.inf
             while self._refused:
                 urgency, call = self._refused.popleft()
                 try:
                     self.worker.submit(partial(self._take, call), urgency=urgency)
                 except RuntimeError:
                     self._refused.appendleft((urgency, call))
+                    self.again_at_s = now_s() + _NO_THREAD_PAUSE_S
                     return
 
     def _take(self, call: Callable[[], None]) -> None:

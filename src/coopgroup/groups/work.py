@@ -671,6 +671,7 @@ class ResourceWork:
         ]
         due_s += [self._read_again_s, self._pending.due_at_s]
         due_s += [self._declines.due_at_s, self._calls.due_at_s]
+        due_s += [self._calls.again_at_s, self._reports.again_at_s]
         self.driver.remind(min(due_s))
 
 

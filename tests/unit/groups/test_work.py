@@ -160,18 +160,26 @@ def test_callbacks_that_wait_for_a_thread_are_warned_of(bench: Bench) -> None:
     assert bench.reminder_s == math.inf
 
 
-def test_call_without_a_thread_runs_with_the_next(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("with_next", [True, False])
+def test_call_without_a_thread_runs_with_the_next_or_soon(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, with_next: bool
 ) -> None:
+    """Regression: in a quiet group no next call came, and the resource was never started."""
+
     def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
         patch.setattr(Worker, "submit", refuse)
         bench.grant(ONLY_LIGHT)
+        bench.advance(30.0)
     assert bench.calls == []
-    bench.grant(ONLY_HEAVY)
-    assert bench.calls == [("start", LIGHT), ("start", HEAVY)]
+    if with_next:
+        bench.grant(ONLY_HEAVY)
+        assert bench.calls == [("start", LIGHT), ("start", HEAVY)]
+    bench.advance(1.0)
+    assert bench.calls[0] == ("start", LIGHT)
+    assert bench.reminder_s == math.inf
 
 
 def test_membership_that_is_over_is_reported(bench: Bench) -> None:
