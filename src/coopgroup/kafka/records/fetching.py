@@ -30,6 +30,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from concurrent.futures import Future
 from operator import ge
 from typing import Any, Final, TypeAlias
 
@@ -55,6 +56,7 @@ from coopgroup.kafka.records.record_buffer import (
     runs_of,
 )
 from coopgroup.kafka.records.starting_offsets import StartingOffsets, names_no_offset
+from coopgroup.worker import Worker
 
 # More topics than this are looked up in one request for all topics of the cluster.
 _SINGLE_TOPICS_MAX: Final = 5
@@ -142,6 +144,8 @@ def seen_start(client: Any, start: TopicPartition) -> TopicPartition:  # noqa: A
     return partition if partition.offset >= 0 else start
 
 
+# How long `close` waits for librdkafka.
+_CLOSE_MAX_S: Final = 10.0
 # Limits of the records, and roughly of their bytes, that are taken from librdkafka ahead of `poll`.
 _AHEAD_MAX: Final = 500
 _AHEAD_FIRST: Final = 32
@@ -382,7 +386,7 @@ class Fetching:
         if self._is_fetching:
             self._close_is_due = True
         else:
-            self.consumer.close()
+            self._close_now()
 
     # --- records ---------------------------------------------------------------------------------
 
@@ -526,8 +530,30 @@ class Fetching:
             consumer.pause(paused)
 
     def _close_now(self) -> None:
+        """Close librdkafka's client, and wait a limited time for its end.
+
+        The client can hang for ever if one of its topics was deleted (librdkafka issue 4362). The
+        process could not end then, although it has left the group.
+        """
         self._close_is_due = False
-        self.consumer.close()
+        closed = Future[None]()
+
+        def close() -> None:
+            try:
+                self.consumer.close()
+            except BaseException as error:  # noqa: BLE001 -- the caller raises it
+                closed.set_exception(error)
+            else:
+                closed.set_result(None)
+
+        try:
+            Worker("coopgroup-close", idle_s=0.0).submit(close)
+        except RuntimeError:  # the system has no thread left
+            close()
+        try:
+            closed.result(_CLOSE_MAX_S)
+        except TimeoutError:
+            self.starts.warn("client_not_closed", waited_s=_CLOSE_MAX_S)
 
     def _position(
         self,

@@ -1,5 +1,6 @@
 """No record is lost between librdkafka and the hand-out, even if a fetch is interrupted."""
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -175,6 +176,32 @@ def test_close_inside_a_fetch_waits_for_its_end(fetch: str) -> None:
         fetching.fetch(int(fetch.split()[1]), 0)
     assert seen == ["unassign"]
     assert (librdkafka.calls[-1], ready(fetching)) == (("close", None), [])
+
+
+def test_close_that_hangs_in_librdkafka_is_left_to_its_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Librdkafka waits without end if one of its topics was deleted (its issue 4362)."""
+    monkeypatch.setattr("coopgroup.kafka.records.fetching._CLOSE_MAX_S", 0.01)
+    fetching, _ = begun(record(0, 7))
+    goes_on = threading.Event()
+    monkeypatch.setattr(FakeLibrdkafka, "close", lambda _: goes_on.wait())
+    warnings: list[str] = []
+    fetching.starts.warn = lambda event, **_: warnings.append(event)
+    fetching.close()
+    goes_on.set()
+    assert warnings == ["client_not_closed"]
+
+
+def test_error_of_librdkafkas_close_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetching, _ = begun(record(0, 7))
+
+    def fail(_: FakeLibrdkafka) -> None:
+        raise RuntimeError("Consumer closed")
+
+    monkeypatch.setattr(FakeLibrdkafka, "close", fail)
+    with pytest.raises(RuntimeError, match="Consumer closed"):
+        fetching.close()
 
 
 def test_exception_of_who_gave_up_partitions_inside_a_fetch_comes_out_as_it_is() -> None:
