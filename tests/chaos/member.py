@@ -270,6 +270,7 @@ class AsyncApplication(Application):
             on_revoke=self._give_up,
             on_lost=self._on_lost,
         )
+        await self._consumer.start()
         await self._get(lambda: self._is_closing)
         if self._is_handing_over:
             self._log.write("handing over")
