@@ -144,6 +144,8 @@ class _Life:
                     self.told |= record.revoked
             case MembershipLost():
                 self.lost |= record.resources
+            case ProcessPaused():  # work may end as lost before the member learns of a loss
+                self.lost |= self.owned
             case ResourcesStarted():
                 self._must_be_empty(record.resources - self.owned, "works on what it does not hold")
                 if self.working:

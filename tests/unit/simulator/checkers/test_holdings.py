@@ -103,6 +103,8 @@ def test_single_owner_when_two_hold_one_resource_is_broken(
         (GAIN, TOLD, STOP),
         (GAIN, BEGIN, TOLD, LATE),
         (GAIN, BEGIN, LOSS, LOST, GAIN),
+        (GAIN, BEGIN, ProcessPaused(), LOST, ProcessResumed()),
+        (GAIN, BEGIN, ProcessPaused(), ProcessResumed(), LOST),
         (GAIN, BEGIN, ResourcesStopped(resources=T0, reason=StopReason.CLOSED)),
     ],
 )
@@ -119,6 +121,8 @@ def test_pairs_when_each_comes_in_its_turn_are_kept(records: tuple[Record, ...])
         ((GAIN, BEGIN, BEGIN), "begins twice"),
         ((STOP,), "stops what it does not hold"),
         ((GAIN, BEGIN, STOP), "was not told to"),
+        ((GAIN, BEGIN, ProcessPaused(), STOP), "was not told to"),
+        ((ProcessPaused(), ProcessResumed(), GAIN, BEGIN, LOST), "has not lost"),
         ((GAIN, BEGIN, LOST), "has not lost"),
         ((GAIN, BEGIN, TOLD, LOST), "has not lost"),
         ((GAIN, TOLD, STOP, STOP), "stops what it does not hold"),
