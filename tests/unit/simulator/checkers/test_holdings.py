@@ -102,6 +102,7 @@ def test_single_owner_when_two_hold_one_resource_is_broken(
         (GAIN, BEGIN, TOLD, STOP, GAIN, BEGIN),
         (GAIN, TOLD, STOP),
         (GAIN, BEGIN, TOLD, LATE),
+        (GAIN, BEGIN, LATE, ProcessEnded(cause=EndCause.CLOSED)),
         (GAIN, BEGIN, LOSS, LOST, GAIN),
         (GAIN, BEGIN, ProcessPaused(), LOST, ProcessResumed()),
         (GAIN, BEGIN, ProcessPaused(), ProcessResumed(), LOST),
