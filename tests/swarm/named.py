@@ -370,7 +370,11 @@ class NamedApplication(Application):
     def _refresh(self) -> None:
         """Say what a group at rest is judged by."""
         works = self.work.works()
-        before, self.owned = self.owned, ResourceSet.from_pairs(one.resource for one in works)
+        before = self.owned
+        # What is lost may be assigned again before its callbacks return.
+        self.owned = ResourceSet.from_pairs(
+            one.resource for one in works if one.wish is not Wish.END
+        )
         for resource in before - self.owned:
             if resource not in self._said:  # it never ran, so the work has told nothing
                 some = ResourceSet.from_pairs([resource])

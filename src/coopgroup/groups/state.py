@@ -6,7 +6,8 @@ each change of either, the next step follows from both:
     a callback is in progress   wait for it: two callbacks of a resource never run concurrently
     runs, and should not        `lost` if the grant has ended (the lease, an overdue stop) when a
                                 thread is free for the call, else `stop`
-    runs, and should            nothing, or `change` if its definition has changed
+    runs, and should            nothing, or `change` if its definition has changed; nothing if the
+                                catalogue has lost it, because its leader will revoke it
     does not run, and should    `start`, unless `start` has declined it or has failed permanently
     does not run, nor should    done: tell the group that a revoked resource has stopped
 """
@@ -53,7 +54,7 @@ class Work:
         version: version of the catalogue that the leader read for the grant; None without one.
         mark: definition with which it was started last.
         is_changed: whether the definition has changed since.
-        is_deleted: whether the catalogue has not had it at some time since.
+        is_deleted: whether it was missing in the catalogue that was read last.
         refusal: why `start` refused it; None if it did not.
         waits_since_s: since when it waits for a newer catalogue; infinite if it does not.
         is_waiting_told: whether that wait has been reported.
@@ -88,7 +89,7 @@ class Work:
             is_lost = self.is_stale or self.wish is Wish.END
             return Action.LOST if is_lost else Action.STOP
         if self.runs:
-            return Action.CHANGE if self.is_changed else None
+            return Action.CHANGE if self.is_changed and not self.is_deleted else None
         return Action.START if self.wish is Wish.RUN and self.refusal is None else None
 
     def want(self, wish: Wish, reason: StopReason = StopReason.REVOKED) -> None:

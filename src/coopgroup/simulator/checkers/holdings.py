@@ -144,6 +144,8 @@ class _Life:
                     self.told |= record.revoked
             case MembershipLost():
                 self.lost |= record.resources
+            case ProcessPaused():  # work may end as lost before the member learns of a loss
+                self.lost |= self.owned
             case ResourcesStarted():
                 self._must_be_empty(record.resources - self.owned, "works on what it does not hold")
                 if self.working:
@@ -171,11 +173,9 @@ class _Life:
         self._must_be_empty(record.resources - self.owned, "stops what it does not hold")
         if record.reason is StopReason.REVOKED:
             self._must_be_empty(record.resources - self.told, "stops, and was not told to,")
-        if record.reason is StopReason.LOST:
-            lost = self.lost
-            if record.duration_ms >= self.stop_max_ms:
-                lost = lost | self.told  # a resource that takes too long to stop is lost, too
-            self._must_be_empty(record.resources - lost, "loses, and has not lost,")
+        # What takes too long to stop is lost, too: of a revocation, or of a member that closes.
+        if record.reason is StopReason.LOST and record.duration_ms < self.stop_max_ms:
+            self._must_be_empty(record.resources - self.lost, "loses, and has not lost,")
         self.owned -= record.resources
         self.working -= record.resources
         if self.told:
@@ -191,7 +191,8 @@ def check_pairs(telemetry: Sequence[Envelope], *, stop_max_ms: int) -> Iterator[
 
     A member never stops a resource that it need not revoke and did not lose. This proves
     that retained resources are never paused. A member that must revoke a resource stops it and
-    commits its offsets. It may report the resource as lost only after the rebalance timeout.
+    commits its offsets. It may report the resource as lost only after the rebalance timeout. The
+    same holds for a member that closes.
     """
     lives: dict[str, _Life] = {}
     for envelope in telemetry:
