@@ -268,16 +268,6 @@ class GroupSnapshot:
         mask[positions[positions >= 0]] = True
         return mask
 
-    def aligned(self, resources: ResourceSet, holder: Int32Array) -> Int32Array:
-        """Return holders of other resources in the order of the group's: a new int32 (R,)."""
-        if resources == self.resources:
-            return holder.copy()
-        made = np.full(len(self.resources), NOBODY, dtype=np.int32)
-        positions = self.resources.positions(resources)
-        there = positions >= 0
-        made[positions[there]] = holder[there]
-        return made
-
     def by_member(self, holder: Int32Array) -> tuple[ResourceSet, ...]:
         """Return the resources of each member, from int32 (R,) holders."""
         # Sorting keys that contain the resource is several times faster than an argsort.

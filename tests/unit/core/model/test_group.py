@@ -1,9 +1,8 @@
 """A group snapshot, and a plan that names the holders: the revocations follow from it."""
 
-import numpy as np
 import pytest
 
-from coopgroup.core.model import NOBODY, MemberClaim, ReplicaRacks, ResourceSet, resolve_claims
+from coopgroup.core.model import MemberClaim, ReplicaRacks, ResourceSet, resolve_claims
 from coopgroup.core.model.plan import revoked_by_member, revoked_claims
 from tests.support.groups import claim, group_of, holder_of
 
@@ -17,26 +16,19 @@ def test_replica_racks_when_some_are_unknown_stay_empty_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("others", "holder", "expected"),
+    ("others", "expected"),
     [
-        (ResourceSet({"T": [0, 1, 2]}), [2, 1, 0], [2, 1, 0]),
-        (ResourceSet({"T": [1], "U": [0]}), [1, 0], [NOBODY, 1, NOBODY]),
-        (ResourceSet(), [], [NOBODY] * 3),
+        (ResourceSet({"T": [0, 1, 2]}), [True] * 3),
+        (ResourceSet({"T": [1], "U": [0]}), [False, True, False]),
+        (ResourceSet(), [False] * 3),
     ],
     ids=["the same", "one of them vanished", "none"],
 )
-def test_holders_of_other_resources_in_the_order_of_the_group(
-    others: ResourceSet, holder: list[int], expected: list[int]
-) -> None:
+def test_mask_of_other_resources(others: ResourceSet, expected: list[bool]) -> None:
     group = resolve_claims(
         [MemberClaim(member_id="a", topics=("T",))], ResourceSet({"T": range(3)})
     )
-    holders = np.array(holder, dtype=np.int32)
-    aligned = group.aligned(others, holders)
-    assert aligned.tolist() == expected
-    assert aligned.dtype == np.int32
-    assert not np.shares_memory(aligned, holders)
-    assert group.mask_of(others).tolist() == [one != NOBODY for one in expected]
+    assert group.mask_of(others).tolist() == expected
 
 
 def test_revocations_when_a_resource_moves_are_those_of_its_present_owner() -> None:

@@ -108,6 +108,26 @@ def test_state_when_null_is_none() -> None:
     assert state_from_json(None) is None
 
 
+@pytest.mark.parametrize(
+    ("others", "holder", "expected"),
+    [
+        (ResourceSet({"T": [0, 1, 2]}), [2, 1, 0], [2, 1, 0]),
+        (ResourceSet({"T": [1], "U": [0]}), [1, 0], [NOBODY, 1, NOBODY]),
+        (ResourceSet(), [], [NOBODY] * 3),
+    ],
+    ids=["the same", "one of them vanished", "none"],
+)
+def test_rows_in_the_order_of_other_resources(
+    others: ResourceSet, holder: list[int], expected: list[int]
+) -> None:
+    rows = attrs.evolve(
+        RememberedResources.unknown(others), holder=np.array(holder, dtype=np.int32)
+    )
+    aligned = rows.aligned(ResourceSet({"T": range(3)}))
+    assert aligned.holder.tolist() == expected
+    assert aligned.holder.dtype == np.int32
+
+
 def test_column_of_one_number_is_written_as_this_number() -> None:
     """A state of a million partitions is read and written by `coopgroup plan` in each round."""
     rows = RememberedResources.unknown(NAMES)
