@@ -9,6 +9,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 
 from coopgroup.testing import KafkaCluster
+from tests.support.growing_file import whole_lines
 from tests.support.live_group import produce, unique
 from tests.support.waiting import wait_for
 
@@ -30,13 +31,13 @@ def test_consume_command_when_interrupted_commits_and_leaves(
             [sys.executable, "-m", "coopgroup", "consume", *arguments], stdout=out, stderr=err
         )
         try:
-            wait_for(lambda: output.read_bytes().count(b"\n") == sum(RECORDS), "all records")
+            wait_for(lambda: len(whole_lines(output)) == sum(RECORDS), "all records")
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 130
         finally:
             process.kill()
             process.wait(60)
-    records = [json.loads(line) for line in output.read_text().splitlines()]
+    records = [json.loads(line) for line in whole_lines(output)]
     assert sorted((one["partition"], one["offset"], one["value"]) for one in records) == [
         (number, offset, str(offset))
         for number, count in enumerate(RECORDS)

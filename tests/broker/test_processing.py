@@ -16,6 +16,7 @@ from confluent_kafka import Producer, TopicPartition
 from coopgroup import CooperativeConsumer
 from coopgroup.processing import DeadLetter, Retry, process
 from coopgroup.testing import KafkaCluster
+from tests.support.growing_file import whole_lines
 from tests.support.live_group import unique
 from tests.support.waiting import wait_for
 
@@ -24,7 +25,8 @@ RECORDS = 6_000
 KEYS = 50
 WAIT_S = 60.0
 
-# Writes each record to a file before it counts as handled; some fail at first.
+# Writes each record to a file before it counts as handled; some fail at first. Each process has a
+# file of its own: a kill may tear its last line, and the next process must not continue that line.
 PROGRAM = """
 import asyncio, json, os, random, sys, time
 from coopgroup import CooperativeConsumer
@@ -32,13 +34,13 @@ from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup import processing
 from coopgroup.processing import Retry
 
-config, topic, path = json.loads(sys.argv[1]), *sys.argv[2:]
-out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+config, topic, folder = json.loads(sys.argv[1]), *sys.argv[2:]
+out = os.open(f"{folder}/{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 def write(*place):
     if random.random() < 0.01:
         raise OSError("try again")
-    os.write(out, b"%d %d %s %d\\n" % (*place, os.getpid()))
+    os.write(out, b"%d %d %d %s\\n" % (time.monotonic_ns(), *place))
 
 def run(consumer, handle, **more):
     processing.run(consumer, [topic], handle, order="key", stop_timeout_ms=10_000,
@@ -89,10 +91,11 @@ def config(cluster: KafkaCluster, group: str) -> dict[str, object]:
 class Workers:
     """Processes of one group, and what they have written."""
 
-    def __init__(self, cluster: KafkaCluster, topic: str, program: str, path: Path) -> None:
-        self.arguments = [PROGRAM + program, json.dumps(config(cluster, topic)), topic, str(path)]
-        self.path = path
-        path.touch()
+    def __init__(self, cluster: KafkaCluster, topic: str, program: str, folder: Path) -> None:
+        settings = json.dumps(config(cluster, topic))
+        self.arguments = [PROGRAM + program, settings, topic, str(folder)]
+        self.folder = folder
+        folder.mkdir()
         self.running: list[subprocess.Popen[str]] = []
 
     def __enter__(self) -> Self:
@@ -109,13 +112,15 @@ class Workers:
         self.running.append(process)
         return process
 
-    def handled(self) -> list[tuple[int, int, str]]:
-        lines = (line.split() for line in self.path.read_text().splitlines())
-        return [(int(number), int(offset), key) for number, offset, key, _ in lines]
+    def handled(self) -> list[tuple[int, int, int]]:
+        """Return partition, offset and key of the handled records, by time."""
+        rows = [line.split() for path in self.folder.iterdir() for line in whole_lines(path)]
+        moments = sorted(tuple(map(int, row)) for row in rows)
+        return [(number, offset, key) for _, number, offset, key in moments]
 
     def at_work(self) -> int:
         """Return how many processes have handled a record; they have their signal handlers."""
-        return len({line.split()[-1] for line in self.path.read_text().splitlines()})
+        return sum(bool(whole_lines(path)) for path in self.folder.iterdir())
 
     def distinct(self) -> int:
         return len({(number, offset) for number, offset, _ in self.handled()})
@@ -159,7 +164,7 @@ def test_rolling_restart_repeats_nothing_and_keeps_the_order_of_keys(
         handled = group.handled()
         assert len(handled) == RECORDS
         for key in range(KEYS):
-            offsets = [offset for _, offset, its_key in handled if its_key == f"{key}"]
+            offsets = [offset for _, offset, its_key in handled if its_key == key]
             assert offsets == sorted(offsets)
 
 

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, MemberDescription
 from coopgroup.testing import KafkaCluster
 from tests.architecture.readme import page_examples
 from tests.architecture.tree import ROOT
+from tests.support.growing_file import whole_lines
 from tests.support.waiting import wait_for
 
 PARTITIONS = 4
@@ -62,7 +63,7 @@ def test_consumer_when_started_twice_shares_the_topic_and_ends_at_ctrl_c(
     processes = []
 
     def lines() -> list[str]:
-        return [line for path in outputs for line in path.read_text().splitlines()]
+        return [line.decode() for path in outputs for line in whole_lines(path)]
 
     with (tmp_path / "errors.txt").open("w+") as errors, ExitStack() as cleanup:
         for path in outputs:

@@ -11,6 +11,7 @@ from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.cli import app
 from coopgroup.telemetry import ResourcesStarted, from_json
 from coopgroup.testing import KafkaCluster
+from tests.support.growing_file import whole_lines
 from tests.support.live_group import Crew, unique
 from tests.support.waiting import wait_for
 
@@ -40,7 +41,7 @@ def read(
 
 
 def in_files(crew: Crew, *names: str) -> list[list[bytes]]:
-    return [(crew.folder / f"{name}.jsonl").read_bytes().splitlines() for name in names]
+    return [whole_lines(crew.folder / f"{name}.jsonl") for name in names]
 
 
 @pytest.mark.verify

@@ -23,6 +23,7 @@ from tests.chaos.member import MemberSpec, dump_spec
 from tests.chaos.network import Link, Namespace
 from tests.lab.processes import child_of
 from tests.lab.recording import EventReader
+from tests.support.growing_file import whole_lines
 
 
 @define(eq=False)
@@ -99,9 +100,8 @@ class Life:
     def led_generation(self) -> int:
         """Return the last generation that this process led, -1 for none."""
         led = -1
-        path = self.path("telemetry")
-        for line in path.read_text().splitlines() if path.exists() else ():
-            if '"round_decided"' in line:
+        for line in whole_lines(self.path("telemetry")):
+            if b'"round_decided"' in line:
                 led = max(led, int(json.loads(line).get("generation", -1)))
         return led
 

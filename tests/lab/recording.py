@@ -24,6 +24,8 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
+from tests.support.growing_file import GrowingFile
+
 HANDED_OUT: Final = np.dtype(
     [
         ("at_ns", "<i8"),
@@ -144,16 +146,8 @@ class EventReader:
     """Reads events that may still be written."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._position = 0
+        self._file = GrowingFile(path)
 
     def read_new(self) -> list[Event]:
         """Return events written since the last call."""
-        if not self._path.exists():
-            return []
-        with self._path.open("rb") as file:
-            file.seek(self._position)
-            content = file.read()
-        complete = content[: content.rfind(b"\n") + 1]
-        self._position += len(complete)
-        return [Event(**json.loads(line)) for line in complete.splitlines()]
+        return [Event(**json.loads(line)) for line in self._file.read_new()]

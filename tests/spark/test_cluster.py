@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable
 
 from coopgroup.pipeline.spark.session import LIGHT, connector_jars
+from tests.support.growing_file import whole_lines
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -50,8 +51,13 @@ def running(log: Path, *command: str, **environment: str) -> Iterator[None]:
 
 def found_in(log: Path, text: str) -> str:
     """Return what follows a text in a log, as soon as it is there."""
-    wait_for(lambda: text in log.read_text(), f"{text} in {log.name}", timeout_s=120)
-    return log.read_text().partition(text)[2].split()[0]
+
+    def found() -> list[str]:
+        lines = (line.decode() for line in whole_lines(log))
+        return [line.partition(text)[2].split()[0] for line in lines if text in line]
+
+    wait_for(found, f"{text} in {log.name}", timeout_s=120)
+    return found()[0]
 
 
 @pytest.fixture

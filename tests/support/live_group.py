@@ -25,6 +25,7 @@ from coopgroup.testing import KafkaCluster
 from tests.lab.analysis import TrialLog
 from tests.lab.controller import Trial
 from tests.lab.group import Group
+from tests.support.growing_file import whole_lines
 from tests.support.inner import inner
 from tests.support.waiting import WAIT_S_MAX, wait_for
 
@@ -40,11 +41,8 @@ def unique(word: str) -> str:
 
 
 def read_telemetry(path: Path) -> list[Envelope]:
-    """Return everything written so far, whole lines only."""
-    if not path.exists():
-        return []
-    lines = path.read_bytes().split(b"\n")[:-1]
-    return [from_json(json.loads(line)) for line in lines]
+    """Return everything written so far."""
+    return [from_json(json.loads(line)) for line in whole_lines(path)]
 
 
 def produce(cluster: KafkaCluster, topic: str, counts: Sequence[int]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Self
 from attrs import define, field
 
 from tests.architecture.tree import ROOT
+from tests.support.growing_file import GrowingFile
 from tests.support.waiting import wait_for
 
 END_S = 30.0
@@ -27,7 +28,7 @@ Row = dict[str, Any]
 
 @define(eq=False)
 class Crew:
-    """Processes with a name each; their JSON lines are in `folder`.
+    """Processes with a name each; the JSON lines of each process are a file in `folder`.
 
     Attributes:
         arguments: of all processes.
@@ -38,7 +39,7 @@ class Crew:
     arguments: list[str]
     processes: dict[str, subprocess.Popen[bytes]] = field(factory=dict, init=False)
     _rows: list[Row] = field(factory=list, init=False)
-    _offsets: dict[Path, int] = field(factory=dict, init=False)
+    _logs: list[GrowingFile] = field(factory=list, init=False)
 
     def __enter__(self) -> Self:
         return self
@@ -55,10 +56,12 @@ class Crew:
     def start(self, name: str, *more: str) -> None:
         command = [sys.executable, str(ROOT / "examples" / self.example), f"--name={name}"]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-        with (self.folder / f"{name}.jsonl").open("ab") as log:
+        path = self.folder / f"{name}-{len(self._logs)}.jsonl"
+        with path.open("wb") as log:
             self.processes[name] = subprocess.Popen(
                 [*command, *self.arguments, *more], env=environment, stdout=log
             )
+        self._logs.append(GrowingFile(path))
 
     def signal(self, name: str, number: signal.Signals) -> None:
         self.processes[name].send_signal(number)
@@ -71,15 +74,7 @@ class Crew:
 
     def read(self) -> None:
         """Read the new lines of all logs; the files first, because they grow while it parses."""
-        new: list[bytes] = []
-        for path in self.folder.glob("*.jsonl"):
-            with path.open("rb") as log:
-                log.seek(self._offsets.get(path, 0))
-                content = log.read()
-            whole = content[: content.rfind(b"\n") + 1]  # the last line may be cut
-            self._offsets[path] = self._offsets.get(path, 0) + len(whole)
-            new += whole.splitlines()
-        for line in new:
+        for line in [line for log in self._logs for line in log.read_new()]:
             row = json.loads(line)
             self._rows.append({**row, "task": tuple(row["task"])})
         self._rows.sort(key=lambda row: row["at_s"])
