@@ -256,13 +256,16 @@ class Attachment:
         offsets: Iterable[StoredOffset],
         pause: Collection[Partition],
         resume: Collection[Partition],
+        waiting: Iterable[tuple[Partition, int]],
     ) -> None:
-        """Store offsets, and pause and resume partitions."""
+        """Store offsets, pause and resume partitions, and name the records that they wait for."""
         self.store(offsets)
         if pause:
             self.pause(pause)
         if resume:
             self.resume(resume)
+        for partition, offset in waiting:
+            self._warn("partition_waits_for_record", partition, offset)
 
     def give_up(self, left: Left) -> None:
         """Store the last offsets of partitions, and say which of their records are not handled."""
@@ -272,10 +275,11 @@ class Attachment:
 
     def warn(self, event: str, work: Work, **fields: object) -> None:
         """Log a warning about a record."""
-        topic, number = work.tenure.partition
-        self.parts.driver.sink.warn(
-            event, topic=topic, partition=number, offset=work.offset, **fields
-        )
+        self._warn(event, work.tenure.partition, work.offset, **fields)
+
+    def _warn(self, event: str, partition: Partition, offset: int, **fields: object) -> None:
+        topic, number = partition
+        self.parts.driver.sink.warn(event, topic=topic, partition=number, offset=offset, **fields)
 
     def call(self, callback: Callable[..., Any] | None, partitions: Iterable[Partition]) -> Any:  # noqa: ANN401
         """Run a callback of the application for partitions; return its result."""
