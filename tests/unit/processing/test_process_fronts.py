@@ -270,6 +270,32 @@ def test_dead_letter_of_a_revoked_partition_is_sent_before_it_is_given_up(make: 
     assert group.consumer.warned == ["record_dead_lettered"]
 
 
+def test_processing_goes_on_after_a_record_that_is_too_large_for_its_dead_letter(
+    make: Make,
+) -> None:
+    producer = FakeProducer(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), bytes_max=1_000)
+    large = FakeRecord(at=0, its_value=bytes(2_000))
+    group = make(large, FakeRecord(at=1), on_error=DeadLetter(producer, "failed"))
+    group.handler = failing(OSError("bad"))
+    group.play()
+    assert group.consumer.stored == {("t", 0): 2}
+    assert group.consumer.warned == ["dead_letter_shortened", "record_dead_lettered"]
+
+
+class Unspeakable(Exception):  # noqa: N818
+    def __repr__(self) -> str:
+        raise OSError("no text")
+
+
+def test_error_without_a_text_is_an_error_as_any_other(make: Make) -> None:
+    group = make(*records(0, 2), on_error=lambda one: (Skip(), Stop())[one.message.offset()])
+    group.handler = failing(Unspeakable(), Unspeakable())
+    with pytest.raises(ProcessingError, match="Unspeakable, whose text raises OSError") as caught:
+        group.play()
+    assert isinstance(caught.value.__cause__, Unspeakable)
+    assert group.consumer.warned == ["record_skipped"]
+
+
 def test_refused_dead_letter_stops_processing(make: Make) -> None:
     producer = FakeProducer(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
     group = make(*records(0, 2), on_error=DeadLetter(producer, "failed"))
