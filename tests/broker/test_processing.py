@@ -168,6 +168,47 @@ def test_rolling_restart_repeats_nothing_and_keeps_the_order_of_keys(
             assert offsets == sorted(offsets)
 
 
+def test_dead_letters_that_are_too_large_for_their_topic_leave_something_out(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    """A broker refuses whole batches, so letters that fit are refused with them at first."""
+    topic, failed = "processing-large", "processing-large-records"
+    kafka_cluster.create_topic(topic, PARTITIONS)
+    kafka_cluster.create_topic(failed, 1, config={"max.message.bytes": "20000"})
+    producer = Producer(kafka_cluster.client_config() | {"linger.ms": 50})
+    sizes = [10, 9_000, 9_000, 9_000, 9_000, 9_000, 18_000, 50_000]
+    for at, size in enumerate(sizes):
+        producer.produce(topic, bytes(size), partition=at % PARTITIONS)
+    assert producer.flush(60) == 0
+
+    def handle(message: object) -> None:
+        raise ValueError("\udcff" * 100_000, message)
+
+    with CooperativeConsumer(config(kafka_cluster, topic)) as consumer:
+        consumer.subscribe([topic])
+        places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+
+        class Stop:
+            def is_set(self) -> bool:
+                found = consumer.committed(places, 10)
+                return sum(max(one.offset, 0) for one in found) == len(sizes)
+
+        process(consumer, handle, on_error=DeadLetter(producer, failed), stop=Stop())
+
+    with CooperativeConsumer(config(kafka_cluster, failed)) as consumer:
+        consumer.subscribe([failed])
+        letters = consumer.consume(len(sizes), 20)
+        found = sorted((len(one.value() or b""), _header(one, "left_out")) for one in letters)
+        whole = [(size, b"") for size in sizes[:-2]]
+        assert found == [(0, b"key, value, headers"), *whole, (18_000, b"error")]
+        assert {_header(one, "topic") for one in letters} == {topic.encode()}
+
+
+def _header(message: Any, name: str) -> bytes:  # noqa: ANN401
+    value: bytes = dict(message.headers()).get(f"coopgroup.{name}", b"")
+    return value
+
+
 def test_dead_letters_arrive_and_their_offsets_are_passed(kafka_cluster: KafkaCluster) -> None:
     topic, failed = "processing-failed", "processing-failed-records"
     fill(kafka_cluster, topic, 100)

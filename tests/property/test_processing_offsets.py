@@ -22,7 +22,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        limits = Limits(records=12, bytes=1_000, partition_records=6)
+        limits = Limits(records=12, bytes=1_000, partition_records=6, handled_behind=3)
         self.scheduler = Scheduler(self.order, limits)
         self.read: dict[Partition, int] = {}  # next offset that the consumer hands out
         self.given: dict[Partition, list[int]] = {}  # offsets of the present assignment
@@ -32,6 +32,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.begun: list[Work] = []
         self.ending: set[Partition] = set()
         self.lost: list[Work] = []
+        self.waiting: set[Partition] = set()  # at their limit of handled records, until half of it
 
     @rule(number=PARTITIONS, keys=st.lists(KEYS, min_size=1, max_size=4))
     def records_arrive(self, number: int, keys: list[bytes | None]) -> None:
@@ -151,6 +152,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.ending.discard(partition)
         del self.given[partition]
         del self.handled[partition]
+        self.waiting.discard(partition)
         self.read[partition] = self.committed.get(partition, 0)
 
     @invariant()
@@ -162,8 +164,22 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @invariant()
     def paused_partitions_are_full(self) -> None:
-        pause, resume = self.scheduler.take_pauses()
+        pause, resume, waiting = self.scheduler.take_pauses()
         assert not set(pause) & set(resume)
+        assert {partition for partition, _ in waiting} <= set(pause)
+        for partition, offsets in self.given.items():
+            if partition in self.ending:
+                continue
+            is_handled = [one in self.handled[partition] for one in offsets]
+            unhandled = is_handled.count(False)
+            behind = sum(is_handled[is_handled.index(False) :]) if unhandled else 0
+            if behind >= 3:
+                self.waiting.add(partition)
+            elif behind <= 1:
+                self.waiting.discard(partition)
+            is_paused = partition in self.scheduler.paused
+            assert is_paused or (unhandled < 6 and partition not in self.waiting)
+            assert not is_paused or unhandled > 3 or partition in self.waiting
 
     def teardown(self) -> None:
         """When all goes on to its end, nothing is left behind, and all offsets are passed."""

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from attrs import define, field, frozen
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.kafka.membership.work_meter import WorkMeter
@@ -29,6 +29,7 @@ class FakeRecord:
     its_key: bytes | None = b"k"
     of: str = "t"
     its_value: bytes = b"12345"
+    its_headers: Any = (("h", b"1"),)
 
     def topic(self) -> str:
         return self.of
@@ -45,8 +46,8 @@ class FakeRecord:
     def value(self) -> bytes:
         return self.its_value
 
-    def headers(self) -> list[tuple[str, bytes]]:
-        return [("h", b"1")]
+    def headers(self) -> Any:  # noqa: ANN401
+        return self.its_headers
 
     def timestamp(self) -> tuple[int, int]:
         return (1, 1_000)
@@ -60,24 +61,43 @@ class FakeRecord:
 
 @define(eq=False)
 class FakeProducer:
-    """Answers each record at the next `poll`."""
+    """Answers at the next `poll` to the batch of all records since the last one.
+
+    Attributes:
+        error: the answer to a batch that is larger than `bytes_max`.
+        is_full: its queue has no room until the next `poll`.
+        bytes_max: largest batch that is taken.
+        is_local: the producer refuses a record that is larger, before its batch is made.
+    """
 
     error: KafkaError | None = None
     is_full: bool = False
+    bytes_max: int = 0
+    is_local: bool = False
     sent: list[dict[str, Any]] = field(factory=list, init=False)
-    waiting: list[Callable[..., None]] = field(factory=list, init=False)
+    waiting: list[tuple[Callable[..., None], int]] = field(factory=list, init=False)
 
     def produce(self, topic: str, **arguments: Any) -> None:  # noqa: ANN401
         if self.is_full:
             raise BufferError("Local: Queue full")
-        self.waiting.append(arguments.pop("on_delivery"))
+        on_delivery = arguments.pop("on_delivery")
+        size = _size_of(arguments)
+        if self.is_local and self.error is not None and size > self.bytes_max:
+            raise KafkaException(self.error)
+        self.waiting.append((on_delivery, size))
         self.sent.append({"topic": topic, **arguments})
 
     def poll(self, _: float) -> None:
         self.is_full = False
-        for on_delivery in self.waiting:
-            on_delivery(self.error, None)
-        self.waiting.clear()
+        batch, self.waiting = self.waiting, []
+        error = self.error if sum(size for _, size in batch) > self.bytes_max else None
+        for on_delivery, _ in batch:
+            on_delivery(error, None)
+
+
+def _size_of(arguments: dict[str, Any]) -> int:
+    values = (value for _, value in arguments["headers"])
+    return sum(len(one or b"") for one in (arguments["key"], arguments["value"], *values))
 
 
 OWNED = ResourceSet.from_pairs(("t", number) for number in range(3))

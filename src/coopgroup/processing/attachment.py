@@ -15,7 +15,7 @@ the number of partitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Final, TypeAlias
 
@@ -31,6 +31,7 @@ from coopgroup.kafka.consumer import ConsumerParts, CooperativeConsumer
 from coopgroup.kafka.exceptions import PASSING_ERRORS
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.processing.attempts import Attempts, Left
+from coopgroup.processing.dead_letters import Way, deliver
 from coopgroup.processing.failures import OnError
 from coopgroup.processing.scheduler import Partition, Scheduler, StoredOffset, Work
 
@@ -102,6 +103,7 @@ class Attachment:
     resume: Callable[[Collection[Partition]], None]
     call_later: Callable[[Callable[[], None]], None]
     _was_automatic: bool = field(default=True, init=False)
+    _way: Way = field(factory=Way, init=False)
 
     @classmethod
     def of_threads(cls, consumer: CooperativeConsumer) -> Attachment:
@@ -161,10 +163,17 @@ class Attachment:
         rate = HandlerWork(self.parts.driver.meter, scheduler, workers)
         return Attempts(scheduler, on_error, workers, self.warn, lambda: rate.note_end(now_s()))
 
-    @property
-    def group_id(self) -> str:
-        """Return the name of the group."""
-        return self.parts.driver.settings.member.group_id
+    def delivery(self, work: Work, now_s: Callable[[], float]) -> Iterator[Any]:
+        """Send the dead letter of a record; call `poll` of each producer that this yields.
+
+        Raises:
+            KafkaException: as `deliver`.
+        """
+        assert work.letter is not None
+        group_id = self.parts.driver.settings.member.group_id
+        left_out = yield from deliver(*work.letter, group_id, now_s, self._way)
+        if left_out:
+            self.warn("dead_letter_shortened", work, left_out=left_out)
 
     @property
     def on_revoke(self) -> Any:  # noqa: ANN401  (a callback, or None)
@@ -256,13 +265,16 @@ class Attachment:
         offsets: Iterable[StoredOffset],
         pause: Collection[Partition],
         resume: Collection[Partition],
+        waiting: Iterable[tuple[Partition, int]],
     ) -> None:
-        """Store offsets, and pause and resume partitions."""
+        """Store offsets, pause and resume partitions, and name the records that they wait for."""
         self.store(offsets)
         if pause:
             self.pause(pause)
         if resume:
             self.resume(resume)
+        for partition, offset in waiting:
+            self._warn("partition_waits_for_record", partition, offset)
 
     def give_up(self, left: Left) -> None:
         """Store the last offsets of partitions, and say which of their records are not handled."""
@@ -272,10 +284,11 @@ class Attachment:
 
     def warn(self, event: str, work: Work, **fields: object) -> None:
         """Log a warning about a record."""
-        topic, number = work.tenure.partition
-        self.parts.driver.sink.warn(
-            event, topic=topic, partition=number, offset=work.offset, **fields
-        )
+        self._warn(event, work.tenure.partition, work.offset, **fields)
+
+    def _warn(self, event: str, partition: Partition, offset: int, **fields: object) -> None:
+        topic, number = partition
+        self.parts.driver.sink.warn(event, topic=topic, partition=number, offset=offset, **fields)
 
     def call(self, callback: Callable[..., Any] | None, partitions: Iterable[Partition]) -> Any:  # noqa: ANN401
         """Run a callback of the application for partitions; return its result."""

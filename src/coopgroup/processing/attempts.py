@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 from attrs import define, field, frozen
 
 from coopgroup.errors import ProcessingError
+from coopgroup.processing.error_text import error_text
 from coopgroup.processing.failures import DeadLetter, Failure, OnError, Retry, Skip, Stop, decide
 from coopgroup.processing.scheduler import Partition, Scheduler, State, StoredOffset, Work
 
@@ -146,7 +147,8 @@ class Attempts:
         return "stop"
 
     def _warn(self, event: str, work: Work) -> None:
-        self.warn(event, work, error=repr(work.error))
+        assert work.error is not None
+        self.warn(event, work, error=error_text(work.error))
 
     def report(self, work: Work, event: Event) -> None:
         """Take a record one step on; if its state is "pausing" then, `end_pause` follows."""
@@ -191,7 +193,7 @@ class Attempts:
         """
         if self.failure is not None:
             work, error = self.failure
-            raise ProcessingError(*work.tenure.partition, work.offset, repr(error)) from error
+            raise ProcessingError(*work.tenure.partition, work.offset, error_text(error)) from error
 
     # --- partitions go ---------------------------------------------------------------------------
 

@@ -47,7 +47,13 @@ class DeadLetter:
 
     Key, value, headers and timestamp stay. Headers are added that name the place of the record and
     the error: `coopgroup.topic`, `coopgroup.partition`, `coopgroup.offset`, `coopgroup.group`,
-    `coopgroup.error`. If the broker does not take the record, processing stops.
+    `coopgroup.error`. They replace headers of the record that begin with `coopgroup.`. The text of
+    the error has at most 4,000 bytes.
+
+    A letter that is refused as too large is sent again: alone in its batch, then without the text
+    of the error, then without key, value and headers of the record. `coopgroup.left_out` names the
+    missing parts, and the log has `dead_letter_shortened`. If the broker refuses the record for
+    another reason, or does not answer, processing stops.
 
     Args:
         producer: a `confluent_kafka.Producer`; the application closes it.

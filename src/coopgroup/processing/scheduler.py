@@ -10,6 +10,8 @@ Rules of this file:
   partition, as `Order` says.
 - An offset is stored only if every earlier record of its partition has been handled. So a crash
   repeats records, and never skips one.
+- A tenure keeps the places of its records, and no record. So the values of handled records go,
+  even if an earlier record takes long.
 - When a partition is given up, records that have not begun are dropped, because the next owner
   reads them anyway. The exception is a record before one that has begun already: it is still
   handled, so that the offset can pass the later one and the next owner need not repeat it.
@@ -19,7 +21,7 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias
 
@@ -41,6 +43,8 @@ State: TypeAlias = Literal[
     "abandoned",  # the record is left to the next owner, or to a restart
 ]
 """The state of a record; `attempts.NEXT` has the state that follows."""
+Place: TypeAlias = tuple[int, int]
+"""An offset, and the leader epoch of the record before it, -1 if unknown."""
 
 ORDERS = ("partition", "key", "none")
 
@@ -54,14 +58,18 @@ class Limits:
         bytes: size of their keys and values.
         partition_records: number of records of one partition. A partition at this limit is paused,
             so that a slow one does not take all the room.
+        handled_behind: number of records of one partition that were handled while an earlier
+            record was not. Their offsets cannot be committed, so a crash repeats them. A partition
+            at this limit is paused until the earlier record ends.
     """
 
     records: int = 10_000
     bytes: int = 64_000_000
     partition_records: int = 1_000
+    handled_behind: int = 10_000
 
     def __attrs_post_init__(self) -> None:
-        for name in ("records", "bytes", "partition_records"):
+        for name in ("records", "bytes", "partition_records", "handled_behind"):
             check_count(f"limits.{name}", getattr(self, name))
 
 
@@ -93,6 +101,9 @@ class Tenure:
         is_lost: the group took the partition away; outcomes no longer count.
         added: number of records that have come in.
         begun_until: highest number of a record that has begun, 0 for none.
+        first_unhandled: offset of the first record that has not been handled, None without one.
+        handled_behind: number of records that were handled behind that record.
+        is_waiting: `handled_behind` came to its limit, and has not fallen to half of it since.
     """
 
     partition: Partition
@@ -101,38 +112,41 @@ class Tenure:
     is_lost: bool = False
     added: int = 0
     begun_until: int = 0
-    _order: deque[Work] = field(factory=deque)
-    _next: StoredOffset | None = None
+    first_unhandled: int | None = None  # written in one step: the health asks on another thread
+    handled_behind: int = 0
+    is_waiting: bool = False
+    _first: int = 0  # number of the first record that has not been handled
+    _unhandled: OrderedDict[int, Place] = field(factory=OrderedDict)  # by number
+    _end: Place = (-1, -1)  # after the latest record
+    _has_passed: bool = False  # since the last look at the offset to store
 
     def add(self, work: Work) -> None:
         """Note a record. Offsets ascend, except where the topic was made again."""
         self.added += 1
         work.number = self.added
-        self._order.append(work)
+        self._unhandled[work.number] = work.offset, self._end[1]
+        epoch = work.message.leader_epoch()
+        self._end = work.offset + 1, -1 if epoch is None else epoch
+        if self.first_unhandled is None:
+            self._first, self.first_unhandled = work.number, work.offset
 
-    def advance(self) -> None:
-        """Pass all records at the beginning that have been handled."""
-        order = self._order
-        last = None
-        while order and order[0].state == "handled":
-            last = order.popleft()
-        if last is not None:
-            topic, number = self.partition
-            epoch = last.message.leader_epoch()
-            self._next = StoredOffset(
-                topic, number, last.offset + 1, -1 if epoch is None else epoch
-            )
+    def pass_by(self, work: Work) -> None:
+        """Note that a record has been handled."""
+        del self._unhandled[work.number]
+        if work.number == self._first:
+            self._has_passed = True
+            self._first, place = next(iter(self._unhandled.items()), (0, None))
+            self.first_unhandled = None if place is None else place[0]
+        places = self.added - self._first + 1
+        self.handled_behind = places - len(self._unhandled) if self._unhandled else 0
 
     def take_offset(self) -> StoredOffset | None:
         """Return the offset to store, if it has changed since the last call."""
-        due, self._next = self._next, None
-        return None if self.is_lost else due
-
-    @property
-    def first_unhandled(self) -> int | None:
-        """Return the offset of the first record that has not been handled, None without one."""
-        first = next(iter(self._order.copy()), None)  # a copy: the health asks on another thread
-        return None if first is None else first.offset
+        has_passed, self._has_passed = self._has_passed, False
+        if self.is_lost or not has_passed:
+            return None
+        offset, epoch = next(iter(self._unhandled.values()), self._end)
+        return StoredOffset(*self.partition, offset, epoch)
 
 
 @define(eq=False)
@@ -159,7 +173,7 @@ class Work:
         size: bytes of key and value.
         offset: its offset.
         number: its place among the records of the tenure.
-        state: its state; "handled" lets its offset be passed.
+        state: its state.
         attempt: number of the attempt, 1 for the first one.
         pause_s: pause before the next attempt, in seconds.
         letter: the dead letter, with the failure that it reports; None before it is due.
@@ -292,12 +306,11 @@ class Scheduler:
 
     def finish(self, work: Work) -> None:
         """Report that a record need not be handled again."""
-        work.state = "handled"
         self._begun.discard(work)
         tenure = work.tenure
         if not tenure.is_lost:
             self._leave(work)
-            tenure.advance()
+            tenure.pass_by(work)
             self._changed.add(tenure)
         self._free(work.lane)
 
@@ -421,28 +434,36 @@ class Scheduler:
         self._changed.clear()
         return [offset for offset in due if offset is not None]
 
-    def take_pauses(self) -> tuple[list[Partition], list[Partition]]:
-        """Return the partitions to pause and those to resume since the last call.
+    def take_pauses(self) -> tuple[list[Partition], list[Partition], list[tuple[Partition, int]]]:
+        """Return which partitions to pause and to resume since the last call.
 
-        A partition is paused at its limit, and resumed at half of it. Otherwise it would be paused
+        A partition pauses at a limit, and resumes at half of it. Otherwise it would be paused
         and resumed for each record.
+
+        Returns:
+            Partitions to pause; partitions to resume; and partitions that came to the limit
+            `handled_behind`, with the offset of the record for which they wait.
         """
-        if self._is_closed:
-            return [], []
-        limit = self.limits.partition_records
-        pause = [
-            partition
-            for partition, tenure in self._tenures.items()
-            if tenure.in_flight >= limit and partition not in self._paused
-        ]
-        resume = [
-            partition
-            for partition in self._paused
-            if self._tenures[partition].in_flight <= limit // 2
-        ]
+        pause: list[Partition] = []
+        resume: list[Partition] = []
+        waiting: list[tuple[Partition, int]] = []
+        most, most_behind = self.limits.partition_records, self.limits.handled_behind
+        for partition, tenure in () if self._is_closed else self._tenures.items():
+            in_flight, behind = tenure.in_flight, tenure.handled_behind
+            if behind >= most_behind and not tenure.is_waiting:
+                tenure.is_waiting = True
+                assert tenure.first_unhandled is not None
+                waiting.append((partition, tenure.first_unhandled))
+            elif behind <= most_behind // 2:
+                tenure.is_waiting = False
+            if partition not in self._paused:
+                if in_flight >= most or tenure.is_waiting:
+                    pause.append(partition)
+            elif in_flight <= most // 2 and not tenure.is_waiting:
+                resume.append(partition)
         self._paused.update(pause)
         self._paused.difference_update(resume)
-        return pause, resume
+        return pause, resume, waiting
 
     @property
     def paused(self) -> frozenset[Partition]:

@@ -21,7 +21,6 @@ from coopgroup.aio.consumer import AsyncCooperativeConsumer
 from coopgroup.aio.records import ConsumerRecord, record_of
 from coopgroup.processing.attachment import HARMLESS_ERRORS, Attachment, partitions_of
 from coopgroup.processing.attempts import Attempts, Event, Leaving
-from coopgroup.processing.dead_letters import deliver
 from coopgroup.processing.failures import OnError
 from coopgroup.processing.running import Timing
 from coopgroup.processing.scheduler import Scheduler, Work
@@ -277,7 +276,7 @@ class TaskProcessing:
                 if work.letter is None:
                     await self._call(work)
                 else:
-                    for producer in deliver(*work.letter, self._attachment.group_id, _time_s):
+                    for producer in self._attachment.delivery(work, _time_s):
                         await asyncio.sleep(_WAIT_BUSY_S)
                         producer.poll(0)
             except Exception as error:  # noqa: BLE001  (on_error decides)

@@ -23,7 +23,6 @@ from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.consumer import CooperativeConsumer
 from coopgroup.processing.attachment import HARMLESS_ERRORS, Attachment, partitions_of
 from coopgroup.processing.attempts import Attempts, Event, Leaving
-from coopgroup.processing.dead_letters import deliver
 from coopgroup.processing.failures import OnError
 from coopgroup.processing.running import Timing
 from coopgroup.processing.scheduler import Scheduler, Work
@@ -262,7 +261,7 @@ class ThreadProcessing:
                     with self._attachment.decoding(work.message):
                         _refuse_coroutine(self.handle(work.message))
                 else:
-                    for producer in deliver(*work.letter, self._attachment.group_id, now_s):
+                    for producer in self._attachment.delivery(work, now_s):
                         producer.poll(_WAIT_SENT_S)
             except Exception as error:  # noqa: BLE001  (on_error decides)
                 return self._attempts.fail(work, error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +24,7 @@ from tests.unit.processing.stage import (
 )
 
 LONG_MS = 60_000
+WORKERS = 4
 TEN = Limits(records=100, partition_records=10)
 
 
@@ -267,6 +270,32 @@ def test_dead_letter_of_a_revoked_partition_is_sent_before_it_is_given_up(make: 
     assert group.consumer.warned == ["record_dead_lettered"]
 
 
+def test_processing_goes_on_after_a_record_that_is_too_large_for_its_dead_letter(
+    make: Make,
+) -> None:
+    producer = FakeProducer(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), bytes_max=1_000)
+    large = FakeRecord(at=0, its_value=bytes(2_000))
+    group = make(large, FakeRecord(at=1), on_error=DeadLetter(producer, "failed"))
+    group.handler = failing(OSError("bad"))
+    group.play()
+    assert group.consumer.stored == {("t", 0): 2}
+    assert group.consumer.warned == ["dead_letter_shortened", "record_dead_lettered"]
+
+
+class Unspeakable(Exception):  # noqa: N818
+    def __repr__(self) -> str:
+        raise OSError("no text")
+
+
+def test_error_without_a_text_is_an_error_as_any_other(make: Make) -> None:
+    group = make(*records(0, 2), on_error=lambda one: (Skip(), Stop())[one.message.offset()])
+    group.handler = failing(Unspeakable(), Unspeakable())
+    with pytest.raises(ProcessingError, match="Unspeakable, whose text raises OSError") as caught:
+        group.play()
+    assert isinstance(caught.value.__cause__, Unspeakable)
+    assert group.consumer.warned == ["record_skipped"]
+
+
 def test_refused_dead_letter_stops_processing(make: Make) -> None:
     producer = FakeProducer(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
     group = make(*records(0, 2), on_error=DeadLetter(producer, "failed"))
@@ -342,6 +371,100 @@ def test_no_more_records_are_taken_than_the_limits_allow(make: Make) -> None:
         group.release()
         yield
         assert len(group.handled) == 100
+
+    group.play(story())
+
+
+FIVE_BEHIND = Limits(records=100, partition_records=10, handled_behind=5)
+
+
+@pytest.mark.parametrize("order", ["key", "none"])
+def test_partition_waits_for_a_record_that_many_were_handled_behind(make: Make, order: str) -> None:
+    group = make(order=order, limits=FIVE_BEHIND)
+    slow, fast = [FakeRecord(at=0, its_key=b"slow")], records(1, 5)
+    group.hold((0, 0))
+
+    def story() -> Story:
+        group.consumer.script.extend(slow)
+        for at in range(1, 6):
+            yield
+            assert group.consumer.paused == set()
+            group.consumer.script.append(FakeRecord(at=at, its_key=None))
+        yield
+        yield
+        assert group.consumer.paused == {("t", 0)}
+        assert group.consumer.warned == ["partition_waits_for_record"]
+        group.consumer.script.extend(fast)  # other partitions go on
+        yield
+        yield
+        assert (1, 4) in group.handled
+        assert ("t", 0) not in group.consumer.stored
+        group.release()
+        yield
+        assert group.consumer.paused == set()
+        assert group.consumer.stored["t", 0] == 6
+
+    group.play(story())
+    assert group.consumer.warned == ["partition_waits_for_record"]
+
+
+@pytest.mark.parametrize("ends_by", ["outcome", "revocation", "loss", "stop"])
+def test_partition_at_its_limit_of_handled_records_ends_as_any_other(
+    make: Make, ends_by: str
+) -> None:
+    """A record that waits for another attempt is one that many others pass, too."""
+    pause_ms = 1_000 if ends_by == "outcome" else LONG_MS
+    retry = Retry(attempts=2, backoff_ms=pause_ms, backoff_max_ms=LONG_MS, otherwise=Skip())
+    behind = [FakeRecord(at=at, its_key=None) for at in range(1, 9)]
+    group = make(FakeRecord(at=0), *behind, order="key", on_error=retry, limits=FIVE_BEHIND)
+    fail = failing(OSError("try again"))
+
+    def handle(message: FakeRecord) -> None:
+        if message.offset() == 0:
+            fail(message)
+        group.handle(message)
+
+    def story() -> Story:
+        yield
+        assert (len(group.handled), group.consumer.paused) == (8, {("t", 0)})
+        match ends_by:
+            case "outcome":
+                yield 1.0
+                yield
+                assert group.consumer.paused == set()
+            case "revocation":
+                group.revoke(0)
+                yield
+                assert group.consumer.given_up == {("t", 0): 9}
+            case "loss":
+                group.lose(0)
+                yield
+                assert group.consumer.given_up == {}
+            case _:
+                pass  # the end of the story stops processing
+
+    group.handler = handle
+    group.play(story())
+    assert group.consumer.stored == ({} if ends_by == "loss" else {("t", 0): 9})
+
+
+@pytest.mark.parametrize("order", ["key", "none"])
+def test_values_go_when_their_records_are_handled(make: Make, order: str) -> None:
+    """One slow record would keep the values of thousands behind it."""
+    group = make(order=order, workers=WORKERS)
+    behind = [FakeRecord(at=at, its_key=None) for at in range(1, 101)]
+    group.consumer.script.extend([FakeRecord(at=0), *behind])
+    kept = [weakref.ref(one) for one in behind]
+    behind.clear()
+    group.hold((0, 0))
+    group.handler = lambda _: None
+
+    def story() -> Story:
+        yield
+        gc.collect()
+        assert sum(one() is not None for one in kept) <= WORKERS
+        group.release()
+        yield
 
     group.play(story())
 
