@@ -69,8 +69,8 @@ telemetry_option = click.option(
     default="127.0.0.1",
     show_default=True,
     metavar="ADDRESS",
-    help="Address of the page. With another one than a loopback address, the page is readable for "
-    "all who can reach it.",
+    help="Address of the page; :: means all, of IPv4 and IPv6. With another one than a loopback "
+    "address, the page is readable for all who can reach it.",
 )
 @telemetry_option
 @click.option(
@@ -131,7 +131,7 @@ def _serve(reader: Reader, interval_s: float, group: str, host: str, port: int) 
         interruption() as interrupted,
         LiveServer(reader, interval_s, group=group, host=host, port=port) as server,
     ):
-        shown = f"[{host}]" if ":" in host else host
+        shown = f"[{host.strip('[]')}]" if ":" in host else host
         click.echo(f"http://{shown}:{server.port}/ shows {group}; Ctrl-C ends it")
         interrupted.wait()
 
