@@ -9,6 +9,7 @@ import pytest
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.listening import is_loopback, is_own_host, listening_socket
+from coopgroup.printable import host_and_port
 from tests.support.ipv6 import needs_root, with_ipv6_only
 
 WAIT_S = 60.0
@@ -97,3 +98,8 @@ def test_all_others_are_foreign(host: str) -> None:
 def test_loopback_addresses_are_loopback(address: str) -> None:
     assert is_loopback(address)
     assert not is_loopback("::ffff:10.0.0.1")
+
+
+def test_address_is_shown_as_it_is_typed() -> None:
+    assert host_and_port("::1", 9092) == "[::1]:9092"
+    assert host_and_port("broker", 9092) == "broker:9092"
