@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coopgroup.errors import ClusterError, ConfigurationError
+from coopgroup.temporary_folder import temporary_folder
 from coopgroup.testing import reaper as reaper_module
 
 # Below the range that Linux and macOS use for outgoing connections. Otherwise a client's socket
@@ -223,13 +224,13 @@ def make_folder(parent: Path | None, broker_count: int) -> Path:
         broker_count: number of brokers.
 
     Raises:
-        ConfigurationError: the folder cannot be created in `parent`.
+        ConfigurationError: the folder cannot be created in `parent`, or there is no folder for
+            temporary files.
     """
     if parent is None:
-        parent = Path(tempfile.gettempdir())
-        if os.access(RAM_DISK, os.W_OK):
-            room = shutil.disk_usage(RAM_DISK).free
-            parent = RAM_DISK if room >= broker_count * ROOM_PER_BROKER else parent
+        room = shutil.disk_usage(RAM_DISK).free if os.access(RAM_DISK, os.W_OK) else 0
+        is_enough = room >= broker_count * ROOM_PER_BROKER
+        parent = RAM_DISK if is_enough else Path(temporary_folder())
     try:
         return Path(tempfile.mkdtemp(prefix="coopgroup-kafka-", dir=parent))
     except OSError as error:
