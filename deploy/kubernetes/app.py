@@ -1,7 +1,8 @@
 """An application for the manifests of this folder: it prints records, and has probes and metrics.
 
 Environment variables: BOOTSTRAP_SERVERS, GROUP_ID, TOPIC, POD_NAME; PORT instead of 8080;
-STATIC=1 in a StatefulSet; STATE_DIR for a folder that survives a restart of the container.
+HOST=0.0.0.0 on nodes whose kernel has no IPv6; STATIC=1 in a StatefulSet; STATE_DIR for a folder
+that survives a restart of the container.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from coopgroup.metrics import PrometheusMetrics
 from coopgroup.processing import process, run
 
 PORT = int(os.environ.get("PORT", "8080"))
+HOST = os.environ.get("HOST", "::")  # all addresses of the pod, of IPv4 and IPv6
 STOP_TIMEOUT_MS = 25_000  # below terminationGracePeriodSeconds of the manifests
 
 
@@ -50,7 +52,7 @@ def main() -> None:
     policy = DeferredPolicy(scheduled_rebalance_timeout_ms=60_000)
     consumer = CooperativeConsumer(settings(metrics), policy=policy)
     topics = [os.environ["TOPIC"]]
-    with serve(PORT, consumer, host="0.0.0.0", metrics=metrics):  # noqa: S104 (the pod's network)
+    with serve(PORT, consumer, host=HOST, metrics=metrics):
         if not os.environ.get("STATIC"):
             run(consumer, topics, bill, stop_timeout_ms=STOP_TIMEOUT_MS)
             return

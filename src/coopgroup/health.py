@@ -11,11 +11,8 @@ So a client that drips its request holds no thread, and keeps no probe out.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import math
-import re
-import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from email.utils import formatdate
@@ -26,6 +23,7 @@ from attrs import define, frozen
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.health.value import DEFAULT_LIMITS, Health, HealthLimits, StuckPartition
+from coopgroup.listening import is_loopback, is_own_host, listening_socket
 from coopgroup.worker import Worker
 
 __all__ = ["Health", "HealthLimits", "HealthServer", "StuckPartition", "serve"]
@@ -45,8 +43,6 @@ _HEAD_BYTES_MAX: Final = 32_768
 _CLOSE_S_MAX: Final = 60.0
 _OK: Final = 200
 _UNAVAILABLE: Final = 503
-_LOOPBACK_NAMES: Final = ("localhost", "ip6-localhost")
-_HOST: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*))(?::\d*)?", re.ASCII)
 _PARTS: Final = 3  # of the first line: method, path and version
 
 
@@ -71,15 +67,16 @@ class HealthServer:
 
     def __init__(
         self,
-        address: tuple[str, int],
+        host: str,
+        port: int,
         members: tuple[Member, ...],
         metrics: Metrics | None,
         limits: HealthLimits,
     ) -> None:
         answers = _Answers(members, metrics, limits)
-        self._socket = socket.create_server(address, backlog=_BACKLOG)
-        self._requests = _Requests(answers.answer, needs_own_host=is_loopback(address[0]))
-        self._port = int(self._socket.getsockname()[1])
+        self._socket = listening_socket(host, port, backlog=_BACKLOG)
+        address, self._port, *_ = self._socket.getsockname()
+        self._requests = _Requests(answers.answer, needs_own_host=is_loopback(address))
         self._loop = asyncio.new_event_loop()
         self._ended = asyncio.Event()
         self._is_closed = False
@@ -89,7 +86,7 @@ class HealthServer:
     @property
     def port(self) -> int:
         """Return the port; useful if port 0 was asked for."""
-        return self._port
+        return int(self._port)
 
     def close(self) -> None:
         """End the server; requests in progress are answered."""
@@ -137,14 +134,14 @@ def serve(
     Args:
         port: TCP port; 0 for any free port.
         members: consumers, groups of named resources and leaderships of this process.
-        host: address to listen on. Probes of Kubernetes need "0.0.0.0".
+        host: address to listen on. Probes of Kubernetes need "::", which means all addresses, also
+            those of IPv4. If the kernel has no IPv6, "0.0.0.0" is right.
         metrics: such as the `PrometheusMetrics` of these members.
         limits: how long each state may last before a member counts as stuck.
 
     Raises:
-        ConfigurationError: the port is not a port, or there is no member, or a member has no
-            `health`.
-        OSError: the port is in use, or the address is not an address of this machine.
+        ConfigurationError: the port is not a port or is in use, or the host is not an address of
+            this machine, or there is no member, or a member has no `health`.
     """
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= _PORT_MAX:
         raise ConfigurationError("port", port, f"a whole number from 0 to {_PORT_MAX}")
@@ -153,7 +150,7 @@ def serve(
     for one in members:
         if not callable(getattr(one, "health", None)):
             raise ConfigurationError("members", one, "an object with health()")
-    return HealthServer((host, port), members, metrics, limits)
+    return HealthServer(host, port, members, metrics, limits)
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -333,25 +330,3 @@ def _encoded(answer: Answer, *, with_content: bool = True) -> bytes:
     )
     content = answer.content if with_content else b""
     return "".join(f"{line}\r\n" for line in (*head, "")).encode() + content
-
-
-# --- names of this machine ------------------------------------------------------------------------
-# The remedy against DNS rebinding. A server on a loopback address has this machine's users only.
-# But a foreign web page reaches it in their browser under a name that resolves to this address.
-# The header `Host` then has that name.
-
-
-def is_own_host(header: str) -> bool:
-    """Return whether a `Host` header names this machine: localhost or a loopback address."""
-    found = _HOST.fullmatch(header)
-    return found is not None and is_loopback(found[1] or found[2] or "")
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a name or an address is one of the loopback interface."""
-    if host.lower() in _LOOPBACK_NAMES:
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

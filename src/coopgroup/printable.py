@@ -1,4 +1,4 @@
-"""Show names that others choose: clients, hosts, groups, topics, metadata.
+"""Show names that others choose, and addresses: clients, hosts, groups, topics, metadata.
 
 A name with control characters could clear a terminal, or forge a line of the output.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-__all__ = ["printable", "printable_json"]
+__all__ = ["host_and_port", "printable", "printable_json"]
 
 
 def printable(text: str) -> str:
@@ -22,3 +22,8 @@ def printable_json(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
+
+
+def host_and_port(host: str, port: int) -> str:
+    """Return an address as `bootstrap.servers` and browsers take it: IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

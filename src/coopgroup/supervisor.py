@@ -32,7 +32,9 @@ import struct
 import sys
 import time
 from collections.abc import Sequence
-from typing import BinaryIO, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from coopgroup.nameless_file import nameless_file
 
 VARIABLE: Final = "COOPGROUP_SUPERVISOR"
 """The environment variable that names the socket of the supervisor: descriptor and inode."""
@@ -236,9 +238,8 @@ class Supervisor:
         if not notes:
             return
         try:
-            with _nameless_file() as file:
-                file.writelines(one.line + b"\n" for one in notes)
-                file.seek(0)
+            # A write to a pipe could wait for the helper.
+            with nameless_file(b"".join(one.line + b"\n" for one in notes)) as file:
                 process = os.posix_spawn(
                     self._leaver[0],
                     self._leaver,
@@ -278,17 +279,6 @@ def _sender(ancillary: list[tuple[int, int, bytes]], said: int) -> int:
             process: int = _CREDENTIALS.unpack(content)[0]
             return process
     return said
-
-
-def _nameless_file() -> BinaryIO:
-    """Open a file for the helper to read: a write to a pipe could wait for the helper."""
-    if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("notes"), "w+b")
-    folder = os.environ.get("TMPDIR", "/tmp")  # noqa: S108 - the file is new, and ours alone
-    path = f"{folder}/coopgroup-{os.getpid()}-{time.monotonic_ns()}"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    os.unlink(path)  # noqa: PTH108 - pathlib is not worth its memory here
-    return os.fdopen(descriptor, "w+b")
 
 
 def _is_in_foreground(process: int) -> bool:

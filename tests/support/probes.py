@@ -6,11 +6,11 @@ import urllib.request
 from tests.support.waiting import WAIT_S_MAX
 
 
-def get(port: int, path: str) -> tuple[int, str]:
+def get(port: int, path: str, address: str = "127.0.0.1") -> tuple[int, str]:
     """Return status and content of an answer; (0, "") while the server does not listen."""
     try:
         with urllib.request.urlopen(
-            f"http://127.0.0.1:{port}/{path}", timeout=WAIT_S_MAX
+            f"http://{address}:{port}/{path}", timeout=WAIT_S_MAX
         ) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:

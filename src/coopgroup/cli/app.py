@@ -216,6 +216,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    _give_home()
     try:
         status = app.main(args=arguments, prog_name="coopgroup", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -228,6 +229,14 @@ def _run(arguments: list[str]) -> int:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
         return _complain(message, status=_EXIT_USAGE if is_usage else _EXIT_ERROR)
     return status if isinstance(status, int) else 0
+
+
+def _give_home() -> None:
+    """Give a user without a home the root folder, as containers do: libraries look into it."""
+    try:
+        Path.home()
+    except RuntimeError:
+        os.environ["HOME"] = "/"
 
 
 def _write_no_more(error: OSError) -> int:

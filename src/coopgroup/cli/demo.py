@@ -31,6 +31,7 @@ from coopgroup.cli.demo_member import ASSIGNED, LOST, PRODUCED, REVOKED, ROW
 from coopgroup.errors import CoopgroupError
 from coopgroup.report.wording import counted
 from coopgroup.simulator.transcript import ranges
+from coopgroup.temporary_folder import temporary_folder
 from coopgroup.testing import KafkaCluster
 
 TOPIC: Final = "orders"
@@ -102,7 +103,10 @@ def demonstrate(console: Console) -> dict[str, Facts]:
     # SIGTERM ends the demonstration like Ctrl-C, so that no process stays behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console.print("starting Apache Kafka; the first time, Maven fetches it")
-    with KafkaCluster() as cluster, TemporaryDirectory(prefix="coopgroup-demo-") as folder:
+    with (
+        TemporaryDirectory(prefix="coopgroup-demo-", dir=temporary_folder()) as folder,
+        KafkaCluster() as cluster,
+    ):
         cluster.create_topic(TOPIC, PARTITIONS)
         story = _Story(console=console, client_config=cluster.client_config(), folder=Path(folder))
         try:

@@ -22,6 +22,7 @@ from coopgroup.cli.broker_options import Brokers, broker_options
 from coopgroup.cli.interruption import interruption
 from coopgroup.errors import MissingExtraError
 from coopgroup.extras import install_command
+from coopgroup.printable import host_and_port
 from coopgroup.watch.polling import Reader
 from coopgroup.watch.reading import GroupReader
 from coopgroup.watch.tables import (
@@ -69,8 +70,8 @@ telemetry_option = click.option(
     default="127.0.0.1",
     show_default=True,
     metavar="ADDRESS",
-    help="Address of the page. With another one than a loopback address, the page is readable for "
-    "all who can reach it.",
+    help="Address of the page; :: means all, of IPv4 and IPv6. With another one than a loopback "
+    "address, the page is readable for all who can reach it.",
 )
 @telemetry_option
 @click.option(
@@ -131,8 +132,8 @@ def _serve(reader: Reader, interval_s: float, group: str, host: str, port: int) 
         interruption() as interrupted,
         LiveServer(reader, interval_s, group=group, host=host, port=port) as server,
     ):
-        shown = f"[{host}]" if ":" in host else host
-        click.echo(f"http://{shown}:{server.port}/ shows {group}; Ctrl-C ends it")
+        shown = host_and_port(host.strip("[]"), server.port)
+        click.echo(f"http://{shown}/ shows {group}; Ctrl-C ends it")
         interrupted.wait()
 
 

@@ -40,7 +40,9 @@ def archive_path(runtime: KafkaRuntime) -> Path:
     return runtime.folder / f"classes-{digest}.jsa"
 
 
-def ensure_class_archive(runtime: KafkaRuntime, java_options: tuple[str, ...]) -> None:
+def ensure_class_archive(
+    runtime: KafkaRuntime, java_options: tuple[str, ...], host: str = "127.0.0.1"
+) -> None:
     """Create the archive, unless an earlier attempt exists; takes about 7 s."""
     final = archive_path(runtime)
     if final.exists():
@@ -48,16 +50,18 @@ def ensure_class_archive(runtime: KafkaRuntime, java_options: tuple[str, ...]) -
     # A read-only cache, as on a build server, is not an error.
     with contextlib.suppress(OSError), cache_lock(runtime.folder):
         if not final.exists():  # another process may have been first
-            make_archive(runtime, java_options, final)
+            make_archive(runtime, java_options, final, host)
 
 
-def make_archive(runtime: KafkaRuntime, java_options: tuple[str, ...], final: Path) -> None:
+def make_archive(
+    runtime: KafkaRuntime, java_options: tuple[str, ...], final: Path, host: str
+) -> None:
     """Run a training broker and store its archive; the caller holds the lock."""
     folder = make_folder(None, 1)
     started = Started(runtime=runtime, folder=folder, reaper=Reaper(folder))
     made = folder / "classes.jsa"
     try:
-        add_brokers(started, 1, None, {})
+        add_brokers(started, 1, None, {}, host)
         try:
             train(started, (*java_options, f"-XX:ArchiveClassesAtExit={made}"))
         except ClusterError:
@@ -91,8 +95,9 @@ def is_up_or_dead(broker: Broker) -> bool:
     """
     if not broker.is_running:
         raise ClusterError("the training broker has ended")
-    return is_listening(broker.address.internal_port) and admin.sees_brokers(
-        broker.address.internal_bootstrap, frozenset({1})
+    address = broker.address
+    return is_listening(address.internal_port, address.host) and admin.sees_brokers(
+        address.internal_bootstrap, frozenset({1})
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from coopgroup.errors import ClusterStartError
 from coopgroup.testing.maven import KafkaRuntime
@@ -88,16 +88,22 @@ class Started:
 
 
 def add_brokers(
-    started: Started, count: int, security: Security | None, user_properties: Mapping[str, str]
+    started: Started,
+    count: int,
+    security: Security | None,
+    user_properties: Mapping[str, str],
+    host: str = "127.0.0.1",
 ) -> None:
     """Add brokers to a cluster, each with ports, settings and formatted, empty data.
 
     Raises:
         ClusterError: too few free ports.
     """
-    ports = iter(free_ports(3 * count))
+    ports = iter(free_ports(3 * count, host))
     addresses = tuple(
-        broker_address(broker_id, next(ports), next(ports), next(ports), security)
+        evolve(
+            broker_address(broker_id, next(ports), next(ports), next(ports), security), host=host
+        )
         for broker_id in range(1, count + 1)
     )
     cluster_id = random_uuid()
@@ -124,7 +130,7 @@ def launch(started: Started, broker: Broker, java_options: tuple[str, ...]) -> N
     """
     address = broker.address
     for port in (address.internal_port, address.client_port, address.controller_port):
-        if is_listening(port):
+        if is_listening(port, address.host):
             raise ClusterStartError(f"broker {broker.broker_id}: port {port} is taken")
     command = [
         *(started.runtime.java, *java_options, *LOG_OPTIONS, "-cp", started.runtime.classpath),

@@ -40,6 +40,7 @@ from coopgroup.testing.maven import fetch_kafka
 from coopgroup.testing.processes import BrokerProcess, Reaper, is_listening, log_tail, make_folder
 from coopgroup.testing.properties import (
     BROKERS_MAX,
+    LOOPBACK,
     Security,
     check_security,
     check_user_properties,
@@ -81,12 +82,13 @@ class KafkaCluster:
         start_timeout_ms: longest time for brokers to start.
         jvm_options: options of each broker's Java, instead of the options for a fast startup.
         version: release of Kafka, from 3.3 on.
+        host: loopback address of the brokers, 127.0.0.1 or ::1.
 
     Raises:
         ConfigurationError: an argument is wrong.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (keywords, one for each option)
         self,
         brokers: int = 1,
         *,
@@ -97,6 +99,7 @@ class KafkaCluster:
         start_timeout_ms: int = 60_000,
         jvm_options: Sequence[str] = JVM_OPTIONS,
         version: str = KAFKA_VERSION,
+        host: str = "127.0.0.1",
     ) -> None:
         if isinstance(brokers, bool) or brokers not in range(1, BROKERS_MAX + 1):
             raise ConfigurationError("brokers", brokers, f"a number from 1 to {BROKERS_MAX}")
@@ -104,12 +107,15 @@ class KafkaCluster:
             raise ConfigurationError("start_timeout_ms", start_timeout_ms, "a number above 0")
         if not heap[:-1].isdigit() or heap[-1:] not in tuple("kmgKMG"):
             raise ConfigurationError("heap", heap, "a size such as '512m'")
+        if host not in LOOPBACK:
+            raise ConfigurationError("host", host, f"one of {', '.join(LOOPBACK)}")
         check_security(security)
         self._release = self._read_release(version)
         self._release.check_security(security)
         self._broker_ids = tuple(range(1, brokers + 1))
         self._properties = check_user_properties(properties or {})
         self._security = security
+        self._host = host
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._heap = heap
         self._start_timeout_ms = start_timeout_ms
@@ -428,13 +434,16 @@ class KafkaCluster:
     def _prepare(self) -> Started:
         runtime = fetch_kafka(self._release.version)
         if self._release.version == KAFKA_VERSION:  # older releases start too seldom to need it
-            ensure_class_archive(runtime, (f"-Xmx{self._heap}", *self._jvm_options))
+            options = (f"-Xmx{self._heap}", *self._jvm_options)
+            ensure_class_archive(runtime, options, self._host)
         folder = make_folder(self._data_dir, len(self._broker_ids))
         started = Started(runtime=runtime, folder=folder, reaper=Reaper(folder))
         try:
             if self._security in ("SSL", "SASL_SSL"):
                 write_certificates(folder / "tls")
-            add_brokers(started, len(self._broker_ids), self._security, self._properties)
+            add_brokers(
+                started, len(self._broker_ids), self._security, self._properties, self._host
+            )
         except BaseException:
             started.remove()
             raise
@@ -483,6 +492,6 @@ class KafkaCluster:
 
     def _is_ready(self, broker: Broker, expected: frozenset[int]) -> bool:
         address = broker.address
-        return is_listening(address.client_port) and admin.sees_brokers(
+        return is_listening(address.client_port, address.host) and admin.sees_brokers(
             address.internal_bootstrap, expected
         )

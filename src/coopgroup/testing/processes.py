@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coopgroup.errors import ClusterError, ConfigurationError
+from coopgroup.temporary_folder import temporary_folder
 from coopgroup.testing import reaper as reaper_module
 
 # Below the range that Linux and macOS use for outgoing connections. Otherwise a client's socket
@@ -180,8 +181,8 @@ class BrokerProcess:
                 gate.write(word.encode())
 
 
-def free_ports(count: int) -> tuple[int, ...]:
-    """Return free ports of loopback.
+def free_ports(count: int, host: str = "127.0.0.1") -> tuple[int, ...]:
+    """Return free ports of a loopback address.
 
     Raises:
         ClusterError: too few were found.
@@ -191,10 +192,10 @@ def free_ports(count: int) -> tuple[int, ...]:
     for port in chosen:
         if len(found) == count:
             break
-        with socket.socket() as probe:
+        with socket.socket(_family(host)) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind(("127.0.0.1", port))
+                probe.bind((host, port))
             except OSError:
                 continue
         found.append(port)
@@ -203,11 +204,15 @@ def free_ports(count: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def is_listening(port: int) -> bool:
-    """Return whether a program accepts connections on a port of loopback."""
-    with socket.socket() as probe:
+def is_listening(port: int, host: str = "127.0.0.1") -> bool:
+    """Return whether a program accepts connections on a port of a loopback address."""
+    with socket.socket(_family(host)) as probe:
         probe.settimeout(0.5)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex((host, port)) == 0
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def make_folder(parent: Path | None, broker_count: int) -> Path:
@@ -219,13 +224,13 @@ def make_folder(parent: Path | None, broker_count: int) -> Path:
         broker_count: number of brokers.
 
     Raises:
-        ConfigurationError: the folder cannot be created in `parent`.
+        ConfigurationError: the folder cannot be created in `parent`, or there is no folder for
+            temporary files.
     """
     if parent is None:
-        parent = Path(tempfile.gettempdir())
-        if os.access(RAM_DISK, os.W_OK):
-            room = shutil.disk_usage(RAM_DISK).free
-            parent = RAM_DISK if room >= broker_count * ROOM_PER_BROKER else parent
+        room = shutil.disk_usage(RAM_DISK).free if os.access(RAM_DISK, os.W_OK) else 0
+        is_enough = room >= broker_count * ROOM_PER_BROKER
+        parent = RAM_DISK if is_enough else Path(temporary_folder())
     try:
         return Path(tempfile.mkdtemp(prefix="coopgroup-kafka-", dir=parent))
     except OSError as error:

@@ -18,8 +18,10 @@ from typing import Literal, get_args
 from attrs import frozen
 
 from coopgroup.errors import ConfigurationError, ToolMissingError
+from coopgroup.printable import host_and_port
 
 BROKERS_MAX = 3
+LOOPBACK = ("127.0.0.1", "::1")
 
 Security = Literal["SASL_PLAINTEXT", "SASL_SSL", "SSL"]
 """How clients talk to the cluster; SASL is SCRAM-SHA-256, SSL is mutual TLS."""
@@ -51,22 +53,28 @@ class BrokerAddress:
     Attributes:
         broker_id: from 1.
         client_port: listener of clients; the internal listener without security.
+        host: a loopback address, of IPv4 or IPv6.
     """
 
     broker_id: int
     internal_port: int
     client_port: int
     controller_port: int
+    host: str = "127.0.0.1"
 
     @property
     def bootstrap(self) -> str:
         """Address for clients."""
-        return f"127.0.0.1:{self.client_port}"
+        return self.at(self.client_port)
 
     @property
     def internal_bootstrap(self) -> str:
         """Address for tools and administration."""
-        return f"127.0.0.1:{self.internal_port}"
+        return self.at(self.internal_port)
+
+    def at(self, port: int) -> str:
+        """Return host and port as Kafka writes them, with an address of IPv6 in brackets."""
+        return host_and_port(self.host, port)
 
 
 def voters(addresses: tuple[BrokerAddress, ...]) -> tuple[BrokerAddress, ...]:
@@ -156,20 +164,20 @@ def network_properties(
 ) -> dict[str, str]:
     """Return role, quorum and listeners of one broker."""
     quorum = voters(addresses)
-    listeners = [f"INTERNAL://127.0.0.1:{address.internal_port}"]
+    listeners = [f"INTERNAL://{address.internal_bootstrap}"]
     protocols = ["INTERNAL:PLAINTEXT", "CONTROLLER:PLAINTEXT"]
     if security is not None:
-        listeners.append(f"CLIENT://127.0.0.1:{address.client_port}")
+        listeners.append(f"CLIENT://{address.bootstrap}")
         protocols.append(f"CLIENT:{security}")
     advertised = tuple(listeners)
     is_voter = address in quorum
     if is_voter:
-        listeners.append(f"CONTROLLER://127.0.0.1:{address.controller_port}")
+        listeners.append(f"CONTROLLER://{address.at(address.controller_port)}")
     return {
         "advertised.listeners": ",".join(advertised),
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ",".join(
-            f"{voter.broker_id}@127.0.0.1:{voter.controller_port}" for voter in quorum
+            f"{voter.broker_id}@{voter.at(voter.controller_port)}" for voter in quorum
         ),
         "inter.broker.listener.name": "INTERNAL",
         "listener.security.protocol.map": ",".join(protocols),
@@ -233,7 +241,7 @@ def write_certificates(folder: Path) -> None:
 
     folder.mkdir(mode=0o700)
     authority = trustme.CA()
-    server = authority.issue_cert("localhost", "127.0.0.1", common_name="localhost")
+    server = authority.issue_cert("localhost", *LOOPBACK, common_name="localhost")
     client = authority.issue_cert("client.test", common_name="coopgroup test client")
     ca_pem = authority.cert_pem.bytes()
     (folder / "ca.pem").write_bytes(ca_pem)

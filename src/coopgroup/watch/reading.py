@@ -42,6 +42,7 @@ from coopgroup.kafka.config.shown_values import shown_configuration
 from coopgroup.kafka.records.partitions import first_offset, is_topic_name
 from coopgroup.kafka.rpc.describing import GroupDescriber
 from coopgroup.kafka.rpc.questions import DescribedGroup
+from coopgroup.printable import host_and_port
 from coopgroup.protocol import (
     decode_kafka_assignment,
     decode_subscription,
@@ -241,7 +242,7 @@ class GroupReader:
             state=_WITHOUT_ASSIGNMENTS.get(found.state, found.state.lower()),
             kind=_CLASSIC,
             assignor=found.protocol_name,
-            coordinator=f"{coordinator.host}:{coordinator.port}",
+            coordinator=host_and_port(coordinator.host, coordinator.port),
             members=tuple(members),
             owners=owners,
             targets={},
@@ -272,7 +273,7 @@ class GroupReader:
             state=state,
             kind=_CONSUMER,
             assignor=found.partition_assignor or "",
-            coordinator=f"{found.coordinator.host}:{found.coordinator.port}"
+            coordinator=host_and_port(found.coordinator.host, found.coordinator.port)
             if found.coordinator
             else "",
             members=tuple(members),
@@ -363,7 +364,7 @@ def _of_resources(coordinator: Coordinator, found: DescribedGroup) -> _Described
         state=_WITHOUT_ASSIGNMENTS.get(found.state, found.state.lower()),
         kind=_CLASSIC,
         assignor=found.protocol_name,
-        coordinator=f"{coordinator.host}:{coordinator.port}",
+        coordinator=host_and_port(coordinator.host, coordinator.port),
         members=tuple(
             MemberView(
                 member_id=one.member_id,

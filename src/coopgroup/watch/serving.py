@@ -12,9 +12,6 @@ resolves to this address (DNS rebinding). There, the header `Host` must be a loo
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
-import socket
 import time
 from collections.abc import AsyncIterator, Mapping, MutableMapping
 from contextlib import suppress
@@ -29,8 +26,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from coopgroup.errors import ConfigurationError
-from coopgroup.health import is_loopback, is_own_host
+from coopgroup.listening import is_loopback, is_own_host, listening_socket
 from coopgroup.printable import printable
 from coopgroup.report import drawing
 from coopgroup.report.page import templates
@@ -81,7 +77,7 @@ class LiveServer:
         reader: reads the group.
         interval_s: time between two looks.
         group: title of the page.
-        host: address to listen on.
+        host: address to listen on, see `listening_socket`.
         port: TCP port; 0 for any free port.
 
     Raises:
@@ -91,10 +87,10 @@ class LiveServer:
     def __init__(
         self, reader: Reader, interval_s: float, *, group: str, host: str, port: int
     ) -> None:
-        self._socket = _listening(host, port)
+        self._socket = listening_socket(host, port)
         self._loop = asyncio.new_event_loop()
         self._live = _Live(group)
-        app = _Guard(self._live.app(), needs_own_host=is_loopback(host))
+        app = _Guard(self._live.app(), needs_own_host=is_loopback(self._socket.getsockname()[0]))
         # The socket is ours, and signals go to the main thread: uvicorn only serves.
         self._server = uvicorn.Server(
             uvicorn.Config(
@@ -325,16 +321,3 @@ class _Guard:
             await refusal(scope, receive, guarded)
             return
         await self._app(scope, receive, guarded)
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family)
-    except socket.gaierror as error:
-        raise ConfigurationError("host", host, f"an address: {error.strerror}") from None
-    except OSError as error:
-        if error.errno == errno.EADDRNOTAVAIL:
-            raise ConfigurationError("host", host, "an address of this machine") from None
-        reason = os.strerror(error.errno or 0).lower()
-        raise ConfigurationError("port", port, f"a port that is free on {host}: {reason}") from None

@@ -20,6 +20,7 @@ from rich.console import Console
 
 from coopgroup.cli import app
 from coopgroup.cli.watch import print_view
+from tests.support.ipv6 import with_ipv6_only
 from tests.unit.watch.views import MEMBERS, view
 
 NOWHERE = ("--bootstrap-server", "127.0.0.1:1", "--timeout-ms", "300")
@@ -27,8 +28,8 @@ WAIT_S = 60
 
 
 @contextmanager
-def _running(*more: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """Start `watch --http 0` in a process of its own; return it with its port."""
+def _running(*more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start `watch --http 0` in a process of its own; return it with its address and port."""
     command = [sys.executable, "-m", "coopgroup", "watch", "billing", "--http", "0"]
     with subprocess.Popen(
         [*command, *NOWHERE, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -37,15 +38,15 @@ def _running(*more: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
         try:
             line = process.stdout.readline()
             assert line.endswith("/ shows billing; Ctrl-C ends it\n")
-            yield process, int(line.partition("/ shows")[0].rpartition(":")[2])
+            yield process, line.removeprefix("http://").partition("/ shows")[0]
         finally:
             process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_the_server_without_a_traceback(number: signal.Signals) -> None:
-    with _running() as (process, port):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
+    with _running() as (process, address):
+        connection = http.client.HTTPConnection(address, timeout=WAIT_S)
         connection.request("GET", "/events")
         answer = connection.getresponse()
         told = ""
@@ -58,6 +59,17 @@ def test_ctrl_c_ends_the_server_without_a_traceback(number: signal.Signals) -> N
         connection.close()
     assert (process.returncode, out, err) == (0, "", "")
     assert silence is None or "bootstrap.servers: got '127.0.0.1:1'" in silence["reason"]
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+@with_ipv6_only
+def test_address_of_ipv6_can_be_opened_as_it_is_printed(host: str) -> None:
+    with _running("--http-host", host) as (_, address):
+        assert address.startswith("[::1]:")
+        connection = http.client.HTTPConnection(address, timeout=WAIT_S)
+        connection.request("GET", "/")
+        assert connection.getresponse().status == 200
+        connection.close()
 
 
 @pytest.mark.parametrize(

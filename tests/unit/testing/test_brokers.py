@@ -68,7 +68,7 @@ def test_launch_is_refused_when_a_port_is_taken(
     started = started_cluster(tmp_path, os.getpid())
     broker: Broker = started.brokers[1]
     taken = broker.address.internal_port
-    monkeypatch.setattr("coopgroup.testing.brokers.is_listening", lambda port: port == taken)
+    monkeypatch.setattr("coopgroup.testing.brokers.is_listening", lambda port, _: port == taken)
     with pytest.raises(ClusterStartError, match=f"^broker 1: port {taken} is taken$"):
         launch(started, broker, ())
     started.remove()

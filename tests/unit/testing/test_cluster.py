@@ -25,6 +25,7 @@ from coopgroup.testing.properties import (
             for one in ("512", "", "-1m")
         ),
         ({"security": "TLS"}, "security: got 'TLS'"),
+        ({"host": "::"}, "host: got '::', expected one of 127.0.0.1, ::1"),
         ({"properties": {"node.id": "7"}}, "properties: got 'node.id'"),
     ],
 )

@@ -24,6 +24,7 @@ from coopgroup.watch.tables import time_of_day
 from coopgroup.watch.tracking import GroupTracker
 from coopgroup.watch.values import GroupView
 from tests.support.by_hand import Hand, by_hand
+from tests.support.ipv6 import with_ipv6_only
 from tests.unit.watch.views import view
 
 WAIT_S = 60  # of a read that the server ends; only a broken server reaches it
@@ -222,8 +223,10 @@ def _served(
         assert not thread.is_alive()
 
 
-def _asked(server: LiveServer, path: str, host: str = OWN_HOST) -> http.client.HTTPResponse:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=WAIT_S)
+def _asked(
+    server: LiveServer, path: str, host: str = OWN_HOST, address: str = "127.0.0.1"
+) -> http.client.HTTPResponse:
+    connection = http.client.HTTPConnection(address, server.port, timeout=WAIT_S)
     connection.request("GET", path, headers={"Host": host, "Connection": "close"})
     answer = connection.getresponse()
     connection.close()  # the answer keeps the socket until it is closed itself
@@ -299,6 +302,15 @@ def test_all_addresses_accept_any_name_of_this_host() -> None:
         closing(_asked(server, "/", "pod.example")) as answer,
     ):
         assert answer.status == 200
+
+
+@pytest.mark.parametrize("host", ["::1", "::"])
+@with_ipv6_only
+def test_page_is_served_without_ipv4(host: str) -> None:
+    with _served(Reader(), host=host) as (server, _):
+        for name, status in (("[::1]:80", 200), ("pod.example", 200 if host == "::" else 421)):
+            with closing(_asked(server, "/", name, "::1")) as answer:
+                assert answer.status == status
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no such host"])

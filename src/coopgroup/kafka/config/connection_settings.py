@@ -12,6 +12,7 @@ certificates; both are imported only if the configuration asks for them.
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from coopgroup.kafka.config.sasl import OAuthTokenSource, SaslCredentials
 
 PORT_DEFAULT: Final = 9092
+_SERVERS: Final = "HOST:PORT, more after commas; an address of IPv6 in brackets: [::1]:9092"
+# librdkafka reads ::1:9092 in another way: the member would join, and fetch no record. A user and a
+# password before an @ would appear in logs, as part of the broker's name.
+_SERVER: Final = re.compile(r"(?:\[([^\[\]@]+)\]|([^\[\]:@]+))(?::([0-9]+))?")
 # A shorter time would end a connection after one or two lost packets.
 _USER_TIMEOUT_MS_MIN: Final = 1_000
 _KEEPALIVE: Final = "socket.keepalive.enable"
@@ -141,9 +146,7 @@ def _bootstrap_servers(
     key = "bootstrap.servers" if "bootstrap.servers" in configuration else "metadata.broker.list"
     servers = [part.strip() for part in text(configuration.get(key)).split(",") if part.strip()]
     if not servers:
-        raise refused(
-            "bootstrap.servers", configuration.get(key, ""), "HOST:PORT, more after commas"
-        )
+        raise refused("bootstrap.servers", configuration.get(key, ""), _SERVERS)
     return tuple(_server(key, server, protocol) for server in servers)
 
 
@@ -154,20 +157,10 @@ def _server(key: str, server: str, protocol: str) -> tuple[str, int]:
         # librdkafka ignores such a broker. The member would join, and fetch no record.
         expected = f"HOST:PORT without ://, or {protocol}:// as security.protocol says"
         raise refused(key, server, expected)
-    host, colon, port = address.rpartition(":")
-    if not colon or address.endswith("]"):
-        host, port = address, str(PORT_DEFAULT)
-    host = host.removeprefix("[").removesuffix("]")
-    # A user and a password before an @ would appear in logs, as part of the broker's name.
-    if (
-        not host
-        or "@" in host
-        or not port.isascii()
-        or not port.isdigit()
-        or not 0 < int(port) < 2**16
-    ):
-        raise refused(key, server, "HOST:PORT, more after commas")
-    return host, int(port)
+    found = _SERVER.fullmatch(address)
+    if found is None or not 0 < (port := int(found[3] or PORT_DEFAULT)) < 2**16:
+        raise refused(key, server, _SERVERS)
+    return found[1] or found[2], port
 
 
 def _socket_options(configuration: Mapping[str, Any]) -> tuple[tuple[int, int, int], ...]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import secrets
 import ssl
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from coopgroup.extras import install_command
 from coopgroup.kafka.config.shown_values import refused
 from coopgroup.kafka.config.values import choice, switch, text
+from coopgroup.nameless_file import nameless_file, path_of
 
 _STORE: Final = "ssl.keystore.location"
 _STORE_PASSWORD: Final = "ssl.keystore.password"  # noqa: S105 -- the key, not a value
@@ -104,10 +105,10 @@ def _load_certificate(context: ssl.SSLContext, configuration: Mapping[str, Any])
         raise refused("ssl.key.location", "", f"a value, as {chain_key} has one")
     # An empty password: with None, OpenSSL would ask at the terminal.
     password = text(configuration.get("ssl.key.password"))
-    # Python's TLS reads files only; only this user can read the folder.
-    with tempfile.TemporaryDirectory(prefix="coopgroup-") as folder:
-        chain_file = _as_file(chain, chain_key, Path(folder))
-        key_file = _as_file(key, key_key, Path(folder))
+    with (
+        _as_file(chain, chain_key) as chain_file,
+        _as_file(key, key_key) as key_file,
+    ):
         _load(chain_key, chain, lambda: context.load_cert_chain(chain_file, key_file, password))
 
 
@@ -130,7 +131,8 @@ def _load_keystore(context: ssl.SSLContext, store: str, password: str) -> None:
     key, certificate = found.key, found.cert
     if key is None or certificate is None:
         raise refused(_STORE, store, "a PKCS#12 file with a certificate and its private key")
-    # Python's TLS reads files only. The key is encrypted there, by a password that is nowhere else.
+    # Where the file is on a disk, its blocks may stay there. So the key is encrypted, by a password
+    # that is nowhere else.
     secret = secrets.token_bytes(32).hex().encode()
     pem = serialization.Encoding.PEM
     parts = [
@@ -141,10 +143,7 @@ def _load_keystore(context: ssl.SSLContext, store: str, password: str) -> None:
         ),
         *(one.certificate.public_bytes(pem) for one in (certificate, *found.additional_certs)),
     ]
-    with tempfile.TemporaryDirectory(prefix="coopgroup-") as folder:
-        file = Path(folder) / "keystore.pem"
-        file.touch(mode=0o600)
-        file.write_bytes(b"".join(parts))
+    with _readable(b"".join(parts), _STORE, store) as file:
         _load(_STORE, store, lambda: context.load_cert_chain(file, password=secret))
 
 
@@ -156,9 +155,23 @@ def _one_of(configuration: Mapping[str, Any], pem_key: str, location_key: str) -
     return text(configuration.get(location_key)), location_key
 
 
-def _as_file(value: str, key: str, folder: Path) -> Path:
+@contextmanager
+def _as_file(value: str, key: str) -> Iterator[str]:
+    """Yield the path of a file with the value, which is a path or a text."""
     if not key.endswith(".pem"):
-        return Path(value)
-    file = folder / key
-    file.write_text(value, encoding="ascii", errors="replace")
-    return file
+        yield value
+        return
+    with _readable(value.encode("ascii", "replace"), key, value) as path:
+        yield path
+
+
+@contextmanager
+def _readable(content: bytes, key: str, value: str) -> Iterator[str]:
+    """Yield the path of a file with a content, because Python's TLS reads files only."""
+    try:
+        file = nameless_file(content)
+    except OSError as error:
+        expected = f"TMPDIR to be a folder to write in ({error.strerror})"
+        raise refused(key, value, expected) from None
+    with file:
+        yield path_of(file)

@@ -35,6 +35,7 @@ from coopgroup.kafka.config.settings import ConsumerSettings
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.transport import GroupTransport
+from coopgroup.printable import host_and_port
 from coopgroup.supervisor import VARIABLE, say
 from coopgroup.worker import Worker
 
@@ -168,7 +169,7 @@ def leave_for(note: dict[str, Any], until_s: float) -> None:
             is_failure = isinstance(answer, TransportFailure)
             last = answer.message if is_failure else error_name(answer.error_code)
             pause(_PAUSE_S)
-    servers = ",".join(f"{host}:{port}" for host, port in settings.bootstrap_servers)
+    servers = ",".join(host_and_port(*one) for one in settings.bootstrap_servers)
     raise ConfigurationError("bootstrap.servers", servers, f"brokers that answer ({last})")
 
 

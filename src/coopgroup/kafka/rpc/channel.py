@@ -53,6 +53,7 @@ from coopgroup.kafka.rpc.outcomes import (
     TransportFailure,
 )
 from coopgroup.kafka.rpc.sockets import BrokerSocket, TlsWrapper, discard_unsent_bytes
+from coopgroup.printable import host_and_port
 
 if TYPE_CHECKING:
     from coopgroup.kafka.config.sasl import OAuthTokenSource
@@ -134,6 +135,11 @@ class Channel:
     _authenticator: Aside = field(factory=lambda: Aside(name="coopgroup-sasl"), init=False)
 
     @property
+    def address(self) -> str:
+        """Return host and port, for messages."""
+        return host_and_port(self.host, self.port)
+
+    @property
     def is_connected(self) -> bool:
         """Return whether a request could be sent now."""
         return self._connection is not None and self._connection.connected
@@ -208,7 +214,7 @@ class Channel:
         call.finish(
             TransportFailure(
                 kind=FailureKind.TIMED_OUT,
-                message=f"no answer from {self.host}:{self.port} in time",
+                message=f"no answer from {self.address} in time",
             )
         )
         self._end_given_up(call)
@@ -225,7 +231,7 @@ class Channel:
         if outliving and connection is not None:
             self._given_up[connection] = dict.fromkeys(outliving)
             self._connection = None
-        reason = f"closed {self.host}:{self.port}: a request before timed out"
+        reason = f"closed {self.address}: a request before timed out"
         self._drop(TransportFailure(kind=FailureKind.DISCONNECTED, message=reason))
 
     def _end_given_up(self, call: Call) -> None:
@@ -355,7 +361,7 @@ class Channel:
             await self.net.wait_write(sock)
             code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
-                raise OSError(code, f"{os.strerror(code)} ({self.host}:{self.port})") from None
+                raise OSError(code, f"{os.strerror(code)} ({self.address})") from None
 
     async def _addresses(self) -> list[tuple[Any, ...]]:
         """Prepare an OAuth token, and look up the broker's name.
@@ -407,7 +413,7 @@ class Channel:
         version, settings = self.settings.api_version, self.settings
         return KafkaConnection(
             self.net,
-            node_id=f"{self.host}:{self.port}",
+            node_id=self.address,
             broker_version_data=None if version is None else BrokerVersionData(version),
             client_id=settings.client_id,
             client_software_name="coopgroup",
@@ -423,7 +429,7 @@ class Channel:
         self._attempt_failed(
             TransportFailure(
                 kind=FailureKind.TIMED_OUT,
-                message=f"no connection to {self.host}:{self.port} within "
+                message=f"no connection to {self.address} within "
                 f"{self.settings.connect_timeout_ms} ms",
             )
         )

@@ -18,6 +18,7 @@ from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribeGroupRequest
 from coopgroup.kafka.rpc.transport import GroupTransport
+from coopgroup.printable import host_and_port
 
 _PAUSE_S: Final = 0.2
 
@@ -116,6 +117,6 @@ class GroupDescriber:
             raise self._refusal(error_name(code))
 
     def _refusal(self, reason: str) -> ConfigurationError:
-        servers = ",".join(f"{host}:{port}" for host, port in self.settings.bootstrap_servers)
+        servers = ",".join(host_and_port(*one) for one in self.settings.bootstrap_servers)
         expected = f"brokers that answer ({' '.join(reason.split())})"
         return ConfigurationError("bootstrap.servers", servers, expected)

@@ -29,7 +29,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from tempfile import gettempdir
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +40,7 @@ from coopgroup.errors import (
     ToolMissingError,
 )
 from coopgroup.extras import install_command
+from coopgroup.temporary_folder import temporary_folder
 from coopgroup.testing.maven import build_once, cache_root, copy_jars, find_java
 from coopgroup.worker import Worker
 
@@ -112,8 +112,6 @@ _LOCAL: Final[Mapping[str, str]] = MappingProxyType(
     {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        # Spark would create this folder in the current one. All tables have paths of their own.
-        "spark.sql.warehouse.dir": f"{gettempdir()}/coopgroup-warehouse-{os.getuid()}",
     }
 )
 FEW_ROWS: Final = 100_000
@@ -257,8 +255,8 @@ def build_session(
         extra: further settings of Spark, which override ours.
 
     Raises:
-        ConfigurationError: the master is invalid, a jar does not exist, or Spark does not know the
-            name of a setting.
+        ConfigurationError: the master is invalid, a jar does not exist, Spark does not know the
+            name of a setting, or there is no folder for temporary files.
         PipelineError: PySpark or Java is missing, or Spark does not start.
     """
     check_settings(master=master, jars=jars, extra=extra)
@@ -280,6 +278,9 @@ def _settings(master: str, jars: Sequence[str], extra: Mapping[str, str]) -> dic
         settings |= _DELTA
     if master.startswith("local"):
         settings |= _LOCAL
+        # Spark would create this folder in the current one. All tables have paths of their own.
+        warehouse = f"{temporary_folder()}/coopgroup-warehouse-{os.getuid()}"
+        settings["spark.sql.warehouse.dir"] = warehouse
     return {**settings, **extra}
 
 

@@ -11,6 +11,12 @@ from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_
 from tests.support.programs import output_of
 
 SERVER = {"bootstrap.servers": "localhost:9092"}
+HOST_PORT = "HOST:PORT, more after commas; an address of IPv6 in brackets: [::1]:9092"
+# librdkafka reads an address without brackets in another way: the member would fetch no record.
+NO_SERVERS = (
+    *("host:x", "host:70000", "host:0", "host:", ":9092"),
+    *("::1", "::1:9092", "[::1", "::1]", "::1]:9092", "[[::1]]:9092", "[]:9092", "[::1]9092"),
+)
 SCRAM = SERVER | {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "SCRAM-SHA-512",
@@ -32,7 +38,7 @@ NO_SCHEME = "HOST:PORT without ://, or plaintext:// as security.protocol says"
 def test_settings_follow_when_everything_about_sockets_is_given() -> None:
     assert read_connection_settings(
         {
-            "bootstrap.servers": "PLAINTEXT://a:1, b ,[::1]:3",
+            "bootstrap.servers": "PLAINTEXT://a:1, b ,[::1]:3,[fe80::1%eth0]",
             "client.id": "me",
             "socket.timeout.ms": "2000",
             "socket.connection.setup.timeout.ms": 3000,
@@ -48,7 +54,7 @@ def test_settings_follow_when_everything_about_sockets_is_given() -> None:
             "group.id": "not ours to read",
         }
     ) == ConnectionSettings(
-        bootstrap_servers=(("a", 1), ("b", 9092), ("::1", 3)),
+        bootstrap_servers=(("a", 1), ("b", 9092), ("::1", 3), ("fe80::1%eth0", 9092)),
         client_id="me",
         request_timeout_ms=2_000,
         connect_timeout_ms=3_000,
@@ -93,9 +99,8 @@ def test_version_is_fixed_or_negotiated(
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
-        ("bootstrap.servers", "", "HOST:PORT, more after commas"),
-        ("bootstrap.servers", "host:x", "HOST:PORT, more after commas"),
-        ("bootstrap.servers", "host:70000", "HOST:PORT, more after commas"),
+        ("bootstrap.servers", "", HOST_PORT),
+        *(("bootstrap.servers", server, HOST_PORT) for server in NO_SERVERS),
         ("bootstrap.servers", "http://host:9092", NO_SCHEME),
         ("bootstrap.servers", "SASL_SSL://host:9092", NO_SCHEME),
         ("security.protocol", "tls", "one of plaintext, ssl, sasl_plaintext, sasl_ssl"),

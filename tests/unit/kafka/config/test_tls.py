@@ -1,7 +1,9 @@
 """Certificates of the group's connections: trusted authorities, and the client's own."""
 
+import json
 import ssl
 import sys
+import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.tls import tls_context
+from tests.support.programs import result_on_macos
 
 PASSWORD = "key-password"  # noqa: S105 -- of a key made below
 
@@ -105,24 +108,75 @@ def keystore(path: Path, folder: Path, *, has_key: bool = True) -> dict[str, str
     return {"ssl.keystore.location": str(path), "ssl.keystore.password": STORE_PASSWORD}
 
 
-def test_keystore_is_loaded_and_its_key_is_nowhere_in_the_clear(
+def certificates(folder: Path, tmp_path: Path) -> list[dict[str, str]]:
+    """Return each way to give a certificate and its key."""
+    files = {
+        "ssl.certificate.location": str(folder / "ca.pem"),
+        "ssl.key.location": str(folder / "key.pem"),
+    }
+    texts = {
+        "ssl.certificate.pem": (folder / "ca.pem").read_text("ascii"),
+        "ssl.key.pem": (folder / "key.pem").read_text("ascii"),
+    }
+    return [
+        files,
+        texts,
+        {"ssl.ca.pem": texts["ssl.certificate.pem"], **texts},
+        dict([*files.items()][:1] + [*texts.items()][1:]),
+        dict([*texts.items()][:1] + [*files.items()][1:]),
+        keystore(tmp_path / "store.p12", folder),
+    ]
+
+
+def test_certificate_needs_no_folder_for_temporary_files(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files: list[tuple[int, bytes, Path]] = []
+    """A container with a read-only root has none."""
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/no-folder")
+    monkeypatch.setenv("TMPDIR", "/proc/no-folder")
+    before = len([*Path("/proc/self/fd").iterdir()])
+    for configuration in certificates(folder, tmp_path):
+        assert tls_context(configuration).verify_mode is ssl.CERT_REQUIRED
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
 
-    load = ssl.SSLContext.load_cert_chain
 
-    def watched(context: ssl.SSLContext, file: Path, **more: Any) -> None:  # noqa: ANN401
-        files.append((file.stat().st_mode & 0o777, file.read_bytes(), file))
-        load(context, file, **more)
+LOAD_ON_MACOS = """
+import ssl
+from coopgroup.kafka.config.tls import tls_context
+seen = []
+load = ssl.SSLContext.load_cert_chain
+def watched(self, *more, **named):
+    seen.extend(os.listdir(os.environ["TMPDIR"]))
+    load(self, *more, **named)
+ssl.SSLContext.load_cert_chain = watched
+for one in json.loads(sys.argv[1]):
+    tls_context(one)
+print(json.dumps([seen, os.listdir(os.environ["TMPDIR"])]))
+"""
+REFUSED_ON_MACOS = """
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.config.tls import tls_context
+os.environ["TMPDIR"] = "/no/folder"
+try:
+    tls_context(json.loads(sys.argv[1]))
+except ConfigurationError as error:
+    print(json.dumps(str(error)))
+"""
 
-    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", watched)
-    tls_context(keystore(tmp_path / "store.p12", folder))
-    ((mode, written, path),) = files
-    assert mode == 0o600
-    assert b"ENCRYPTED PRIVATE KEY" in written
-    assert b"BEGIN PRIVATE KEY" not in written
-    assert not path.exists()
+
+def test_no_file_of_a_key_has_a_name_where_files_in_memory_are_missing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed would leave it behind."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    given = certificates(folder, tmp_path)
+    assert result_on_macos(LOAD_ON_MACOS, json.dumps(given)) == [[], []]
+    refused = [result_on_macos(REFUSED_ON_MACOS, json.dumps(one)) for one in (given[1], given[-1])]
+    for key, said in zip(("ssl.certificate.pem", "ssl.keystore.location"), refused, strict=True):
+        assert said.startswith(f"{key}: got ")
+        assert "TMPDIR to be a folder to write in (No such file or directory)" in said
 
 
 def test_keystore_that_cannot_be_used_is_refused_without_its_password(
