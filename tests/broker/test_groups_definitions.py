@@ -192,7 +192,7 @@ def test_topic_that_is_made_again_is_read_from_its_beginning(crew: Crew) -> None
     crew.add()
     wait_for(lambda: crew.shared("e", "f", "g", "h"), "a fourth one comes", WAIT_S)
 
-    admin = AdminClient(crew.cluster.client_config())
+    admin = AdminClient({**crew.cluster.client_config()})
     (deleted,) = admin.delete_records([TopicPartition(crew.name, 0, -1)]).values()
     deleted.result(WAIT_S)
     wait_for(lambda: not any(one.runs() for one in crew.members), "the list is empty", WAIT_S)
