@@ -1,9 +1,10 @@
 """Writes the tables of configuration keys into the pages: python docs/make_key_tables.py."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
-from coopgroup.kafka.config.keys import SECTIONS, Choice, Key, Verdict
+from coopgroup.kafka.config.keys import RECORD_KEYS, SECTIONS, Choice, Key, Verdict
 
 DOCS = Path(__file__).parent
 BEGIN = "<!-- keys: {name}, made by make_key_tables.py -->"
@@ -48,8 +49,21 @@ def table(section: str) -> str:
 
 def shared_keys() -> str:
     """Return the keys that a group of named resources shares with consumers, as a list."""
-    names = [key.name for name in ("group", "own") for key in SECTIONS[name] if key.groups]
-    return ", ".join(f"`{name}`" for name in names)
+    sections = ("group", "own", "callbacks")
+    return listed(key for name in sections for key in SECTIONS[name] if key.groups)
+
+
+def record_keys() -> str:
+    """Return the keys of a consumer without an effect in a group of named resources, as a list."""
+    keys = (key for keys in SECTIONS.values() for key in keys)
+    return listed(
+        key for key in keys if key.name in RECORD_KEYS and key.verdict is not Verdict.REFUSED
+    )
+
+
+def listed(keys: Iterable[Key]) -> str:
+    """Return the names of keys."""
+    return ", ".join(f"`{key.name}`" for key in keys)
 
 
 def made(page: str, text: str) -> str:
@@ -57,6 +71,7 @@ def made(page: str, text: str) -> str:
     parts = {name: table(name) for name in PAGES[page]}
     if page == "groups":
         parts["shared"] = shared_keys()
+        parts["records"] = record_keys()
     for name, part in parts.items():
         before, begin, rest = text.partition(BEGIN.format(name=name))
         text = f"{before}{begin}\n{part}\n{END}{rest.partition(END)[2]}"

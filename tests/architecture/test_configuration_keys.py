@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.groups.settings import GroupSettings
 from coopgroup.kafka.config.keys import CONSUMER_KEYS, KEYS, SECTIONS, Key, Verdict
 from coopgroup.kafka.config.settings import (
     merge_configuration,
@@ -94,6 +95,21 @@ def complaint(key: str, value: object) -> str | None:
     except (confluent_kafka.KafkaException, TypeError, ValueError) as error:
         return str(refusal_of_librdkafka(error, settings.librdkafka))
     return None
+
+
+def test_group_takes_every_key_that_a_consumer_takes(tmp_path: Path) -> None:
+    values = installed(tmp_path) | SAMPLES
+    wrong = {}
+    for row in ROWS:
+        usual = "5000" if row.verdict is Verdict.OURS else "x"
+        if row.name not in UNTRIED:
+            try:
+                GroupSettings.read(
+                    merge_configuration(BASE, {row.name: values.get(row.name, usual)})
+                )
+            except ConfigurationError as error:
+                wrong[row.name] = str(error)
+    assert set(wrong) == {row.name for row in ROWS if row.verdict is Verdict.REFUSED} - UNTRIED
 
 
 def test_table_has_exactly_the_keys_that_there_are(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
 from attrs import define, field
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from coopgroup import (
     CatalogueTopic,
@@ -65,7 +67,10 @@ class Crew:
     members: list[Member] = field(factory=list)
 
     def __attrs_post_init__(self) -> None:
-        self.cluster.create_topic(self.name, partitions=1, config=COMPACTED)
+        self.make_topic()
+
+    def make_topic(self, cleanup: str = "compact") -> None:
+        self.cluster.create_topic(self.name, partitions=1, config={"cleanup.policy": cleanup})
 
     def write(self, **definitions: object) -> None:
         producer = Producer(self.cluster.client_config())
@@ -97,9 +102,6 @@ class Crew:
         """Return whether exactly these run, each once, and each member runs some."""
         held = [member.runs() for member in self.members]
         return sorted(name for one in held for name in one) == sorted(names) and all(held)
-
-
-COMPACTED: Final = {"cleanup.policy": "compact"}
 
 
 @pytest.fixture
@@ -162,3 +164,36 @@ def test_declined_resource_moves_and_failed_one_stays(crew: Crew) -> None:
     for one in failed:
         assert picky.group.restart(one)
     wait_for(lambda: picky.held() == [one.name for one in failed], "it runs at last", WAIT_S)
+
+
+def test_topic_that_is_made_again_is_read_from_its_beginning(crew: Crew) -> None:
+    """Deleted resources ran on, and new ones never started."""
+    crew.write(a=1, b=1, c=1, d=1)
+    first, second = crew.add(), crew.add()
+    wait_for(lambda: crew.shared("a", "b", "c", "d"), "all are shared", WAIT_S)
+    crew.cluster.delete_topic(crew.name)
+    time.sleep(1.0)  # some reads fail
+    assert crew.shared("a", "b", "c", "d")
+    crew.make_topic("compact,delete")  # the broker refuses DeleteRecords of a compacted topic
+    crew.write(d=1, e=1, f=1, g=1)  # as many
+    wait_for(lambda: crew.shared("d", "e", "f", "g"), "the new ones are shared", WAIT_S)
+    calls = [*first.calls, *second.calls]
+    assert {("stop", name, 1, "deleted") for name in "abc"} <= set(calls)
+
+    # Who comes later counts the same versions, also as the leader.
+    third = crew.add()
+    wait_for(lambda: crew.shared("d", "e", "f", "g"), "the third has some", WAIT_S)
+    for one in (first, second):
+        one.group.hand_over(WAIT_S)
+        one.group.close()
+        crew.members.remove(one)
+    crew.write(h=1, d=None)
+    wait_for(lambda: crew.shared("e", "f", "g", "h"), "the third leads", WAIT_S)
+    crew.add()
+    wait_for(lambda: crew.shared("e", "f", "g", "h"), "a fourth one comes", WAIT_S)
+
+    admin = AdminClient({**crew.cluster.client_config()})
+    (deleted,) = admin.delete_records([TopicPartition(crew.name, 0, -1)]).values()
+    deleted.result(WAIT_S)
+    wait_for(lambda: not any(one.runs() for one in crew.members), "the list is empty", WAIT_S)
+    assert not any(one.failures for one in (first, second, third))

@@ -70,7 +70,9 @@ class DecliningGroup(WarmGroup):
             for name, one in self.members.items()
         ]
         lookup = CatalogueLookup(
-            source=lambda: Catalogue.of(self.existing), timeout_ms=0, warn=lambda *_, **__: None
+            source=lambda _: Catalogue.of(self.existing),
+            timeout_ms=0,
+            warn=lambda *_, **__: None,
         )
         request = lookup.read(joined)
         return lead(

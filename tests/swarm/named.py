@@ -417,7 +417,7 @@ class NamedApplication(Application):
         if self.owner.alive:
             self.process.write(record)
 
-    def _read(self) -> Catalogue:
+    def _read(self, _: int | None) -> Catalogue:
         if self._happens("unreadable"):
             raise OSError("unreadable")
         return self.group.topic.catalogue()

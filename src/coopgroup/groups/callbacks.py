@@ -77,6 +77,7 @@ def failure_of(callback: Callable[[T], object], given: T) -> BaseException | Non
 # Time after which calls that wait for a free thread are worth a warning.
 _NO_THREAD_WARN_S: Final = 10.0
 _NO_THREAD_PAUSE_S: Final = 1.0
+_DROPPED_PAUSE_S: Final = 60.0  # between two warnings
 
 
 @define(eq=False)
@@ -86,7 +87,7 @@ class Calls:
     A worker raises if the system has no thread left. Such a call waits here for the next try.
 
     Attributes:
-        waiting_max: how many calls may wait; further ones are dropped.
+        waiting_max: how many calls may wait; further ones are dropped and counted.
         again_at_s: when `try_again` is due; infinite if the system had a thread for each call.
     """
 
@@ -99,18 +100,28 @@ class Calls:
     _moved_on_s: float = field(default=0.0, init=False)
     # Value of `_moved_on_s` at the last warning.
     _warned_since_s: float = field(default=math.inf, init=False)
+    # Number of dropped calls, and the number in the last warning.
+    _dropped: int = field(default=0, init=False)
+    _dropped_told: int = field(default=0, init=False)
+    _dropped_quiet_until_s: float = field(default=-math.inf, init=False)
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
 
-    def submit(self, urgency: int, call: Callable[[], None]) -> None:
-        """Run a call on a thread; a waiting call with a smaller number goes first."""
+    def submit(self, urgency: int, call: Callable[[], None]) -> bool:
+        """Run a call on a thread; a waiting call with a smaller number goes first.
+
+        Returns:
+            False if the call was dropped.
+        """
         with self._lock:
             if self._waiting >= self.waiting_max:
-                return
+                self._dropped += 1
+                return False
             if not self._waiting:
                 self._moved_on_s = now_s()
             self._waiting += 1
             self._refused.append((urgency, call))
             self.try_again()
+            return True
 
     def try_again(self) -> None:
         """Submit the calls for which the system had no thread."""
@@ -146,3 +157,23 @@ class Calls:
             if is_long:
                 self._warned_since_s = self._moved_on_s
             return is_long
+
+    @property
+    def dropped_due_at_s(self) -> float:
+        """Return when `take_dropped` has a result next; infinite if it has told all drops."""
+        is_told = self._dropped == self._dropped_told
+        return math.inf if is_told else self._dropped_quiet_until_s
+
+    def take_dropped(self, now: float) -> int:
+        """Return how many calls were dropped since the start, at most once a minute; else 0."""
+        with self._lock:
+            if now < self.dropped_due_at_s:
+                return 0
+            self._dropped_told, self._dropped_quiet_until_s = self._dropped, now + _DROPPED_PAUSE_S
+            return self._dropped
+
+    def take_left_out(self) -> int:
+        """Count the waiting calls as dropped, and return all drops if some were not told."""
+        with self._lock:
+            self._dropped += self._waiting
+            return 0 if self._dropped == self._dropped_told else self._dropped

@@ -170,10 +170,10 @@ class CooperativeGroup:
         group_id = shared.member.group_id
         self._pool = Worker(f"coopgroup-work-{group_id}", _THREADS_MAX)
         self._lookup = CatalogueLookup(
-            source=source if callable(source) else lambda: source,
+            source=_reader(source),
             timeout_ms=shared.lookup_timeout_ms,
             warn=sink.warn,
-            known=None if callable(source) else source,
+            known=source if isinstance(source, Catalogue) else None,
         )
 
         def write(record: Record) -> None:  # the driver is made below
@@ -215,7 +215,7 @@ class CooperativeGroup:
         if isinstance(source, CatalogueTopic):
             credentials = shared.connection.credentials
             log_in = None if credentials is None else credentials.give
-            source.open(shared.librdkafka, log_in, sink.warn)
+            source.open(shared.librdkafka, log_in, sink.warn, self._driver.transport)
             opened.callback(source.close)
         opened.callback(self._end_threads)
 
@@ -466,6 +466,13 @@ def _found(
     if resources or callbacks.cool is not None:
         raise TypeError("found and cool expect warm beside them")
     return None
+
+
+def _reader(source: Callable[[], object] | Catalogue) -> Callable[[int | None], object]:
+    """Return the source as the look-up calls it; only a topic can use what others have seen."""
+    if isinstance(source, CatalogueTopic):
+        return source
+    return lambda _: source if isinstance(source, Catalogue) else source()
 
 
 def _source(catalogue: object) -> Callable[[], object] | Catalogue:

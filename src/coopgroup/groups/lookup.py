@@ -47,14 +47,15 @@ class CatalogueLookup:
     """Reads the application's catalogue, one read at a time.
 
     Attributes:
-        source: the application's function; called on threads of the group.
+        source: returns the catalogue; called on threads of the group. The argument is the newest
+            version that another member has told, or None.
         timeout_ms: how long a leader with an outdated catalogue waits.
         known: the newest catalogue that was read; a fixed one is known before.
         led: the catalogue of the last round led here; None before the first.
         on_read: called after each read that changed the known catalogue.
     """
 
-    source: Callable[[], object]
+    source: Callable[[int | None], object]
     timeout_ms: int
     warn: Callable[..., None]
     known: Catalogue | None = None
@@ -69,14 +70,18 @@ class CatalogueLookup:
     _one_look: threading.Lock = field(factory=threading.Lock, init=False)
     _closed: threading.Event = field(factory=threading.Event, init=False)
 
-    def look(self) -> Catalogue | None:
-        """Read the catalogue; return the known one if it cannot be read or is older."""
+    def look(self, told: int | None = None) -> Catalogue | None:
+        """Read the catalogue; return the known one if it cannot be read or is older.
+
+        Args:
+            told: version that another member has seen.
+        """
         if not self._one_look.acquire(timeout=self.timeout_ms / 1000):
             self.warn("catalogue_unavailable", error="an earlier look has not ended yet")
             return self.known
         before = self.known
         try:
-            found = Catalogue.read(self.source())
+            found = Catalogue.read(self.source(told))
             self._take(found)
         except BaseException as error:  # noqa: BLE001 -- the application's own; SystemExit, too
             self.warn("catalogue_unavailable", error=one_line(error))
@@ -178,13 +183,13 @@ class CatalogueLookup:
 
     def _catch_up(self) -> None:
         deadline_s = now_s() + self.timeout_ms / 1000
-        catalogue = self.look()
+        catalogue = self.look(self._newest_seen)
         while (
             (catalogue is None or catalogue.is_behind(self._newest_seen))
             and now_s() < deadline_s
             and not self._closed.wait(_LOOK_AGAIN_S)
         ):
-            catalogue = self.look()
+            catalogue = self.look(self._newest_seen)
 
 
 def _weights(catalogue: Catalogue) -> Int64Array:
@@ -260,7 +265,7 @@ class CatalogueWatcher:
         self._is_wanted = False
         if self._stopped:
             return
-        catalogue = self.lookup.look()
+        catalogue = self.lookup.look(self.member().last_assignment.catalogue_version)
         self._say(catalogue)
         if catalogue is not None:
             self._ask(catalogue)

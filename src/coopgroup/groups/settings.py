@@ -1,8 +1,9 @@
 """The configuration of a group of named resources, read and checked once.
 
-Rules of this file: connection keys are those of confluent_kafka, with the same meaning. Keys about
-the group have the same names as for a consumer. The remaining keys are coopgroup's own. Any other
-key is refused: a group fetches no records, so a consumer's key would have no effect.
+Rules of this file: a group accepts each key that a consumer accepts, so that one dictionary serves
+both. Keys about connections, the group and logs have the same meaning. Keys about records are
+checked, and have no effect. That includes the protocols that a consumer offers: a group of named
+resources has its own protocol. Any other key is refused.
 """
 
 from __future__ import annotations
@@ -15,15 +16,20 @@ from attrs import frozen
 
 from coopgroup.groups.catalogue import INDEX_MIN
 from coopgroup.groups.work import WorkLimits
-from coopgroup.kafka.config.keys import CONNECTION_KEYS, GROUP_KEYS, SECTIONS
+from coopgroup.kafka.config.keys import CONSUMER_KEYS, KEYS, RECORD_KEYS, SECTIONS, Verdict
 from coopgroup.kafka.config.settings import ConsumerSettings, read_settings
 from coopgroup.kafka.config.shown_values import refused
-from coopgroup.kafka.config.values import check_keys, whole
+from coopgroup.kafka.config.values import check_keys, check_value, whole
 
 PROTOCOL_TYPE: Final = "coopgroup"
 PROTOCOL_NAME: Final = "resources"
 _OWN: Final = frozenset(key.name for key in SECTIONS["groups"])
-_KNOWN: Final = CONNECTION_KEYS.union(GROUP_KEYS)
+# Without the keys that librdkafka would refuse: it does not see all keys of a group.
+_KNOWN: Final = _OWN.union(
+    name
+    for name in CONSUMER_KEYS
+    if KEYS[name].instead or KEYS[name].verdict is not Verdict.REFUSED
+)
 
 
 @frozen(kw_only=True)
@@ -48,13 +54,16 @@ class GroupSettings:
             ConfigurationError: a key is unknown, or has an invalid value.
         """
         check_keys(configuration, _KNOWN, _refuse_unknown)
+        for key in sorted(RECORD_KEYS & configuration.keys()):
+            check_value(configuration, key)
         stop_ms = whole(configuration, "coopgroup.stop.timeout.ms")
         session_ms = whole(configuration, "session.timeout.ms")
         if stop_ms < session_ms:
             raise refused(
                 "coopgroup.stop.timeout.ms", stop_ms, f"at least session.timeout.ms ({session_ms})"
             )
-        shared = {key: value for key, value in configuration.items() if key not in _OWN}
+        left_out = _OWN | RECORD_KEYS
+        shared = {key: value for key, value in configuration.items() if key not in left_out}
         read = read_settings({**shared, "max.poll.interval.ms": stop_ms})
         member = attrs.evolve(
             read.member,
@@ -71,4 +80,4 @@ class GroupSettings:
 
 
 def _refuse_unknown(_: str) -> str:
-    return f"no such key: a group has those of connections, and {', '.join(sorted(GROUP_KEYS))}"
+    return f"no such key: a group has the keys of a consumer, and {', '.join(sorted(_OWN))}"

@@ -71,7 +71,7 @@ class ResourceWarmth:
     warm: ResourceCallback | None
     cool: ResourceCallback | None
     is_worked_on: Callable[[Resource], bool]
-    submit: Callable[[int, Callable[[], None]], None]
+    submit: Callable[[int, Callable[[], None]], object]
     changing: AbstractContextManager[object]
     post: Callable[[WarmedUp | WarmupFailed], None]
     report: Reporter

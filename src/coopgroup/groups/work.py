@@ -66,8 +66,6 @@ from coopgroup.telemetry import (
 from coopgroup.worker import NORMAL, URGENT, Worker
 
 _DOUBLINGS_MAX: Final = 20
-# If a listener hangs, later reports are dropped, to bound the memory.
-_REPORTS_MAX: Final = 10_000
 # How long a closing group waits for a listener.
 _TOLD_S: Final = 1.0
 # Maximum delay until a waiting caller notices, for example, the end of a lease.
@@ -82,18 +80,20 @@ _STOP_BEHIND_S: Final = 2.0
 
 @frozen(kw_only=True)
 class WorkLimits:
-    """Time limits and delays, in seconds.
+    """Time limits and delays, in seconds, and the limit of waiting reports.
 
     Attributes:
         stop_s: time limit of a stop; after it, the resource is lost.
         retry_s: the first delay after a callback has raised; it doubles with each try.
         behind_s: how long `start` waits for a newer catalogue; the member then declines.
+        reports_max: if a listener hangs, later reports are dropped, to bound the memory.
     """
 
     stop_s: float
     retry_s: float = 0.5
     retry_max_s: float = 60.0
     behind_s: float = 30.0
+    reports_max: int = 10_000
 
 
 @define(eq=False)
@@ -132,7 +132,8 @@ class ResourceWork:
     )
 
     def __attrs_post_init__(self) -> None:
-        self._calls, self._reports = Calls(self.pool), Calls(self.reports, _REPORTS_MAX)
+        self._calls = Calls(self.pool)
+        self._reports = Calls(self.reports, self.limits.reports_max)
         self._declines = Declines(self._listed)
         self._pending = PendingRevocations(self.limits.stop_s)
         self._warmth = ResourceWarmth(
@@ -238,6 +239,8 @@ class ResourceWork:
     def wait_told(self) -> None:
         """Wait until telemetry has all records, with a time limit; later records are dropped."""
         self.reports.close(_TOLD_S)
+        if left_out := self._reports.take_left_out():
+            self.warn("reports_dropped", reports=left_out)
 
     # --- what the group says, on its thread -------------------------------------------------------
 
@@ -297,6 +300,7 @@ class ResourceWork:
                 self._go_on(work)
             self._calls.try_again()
             self._reports.try_again()
+            self._warn_of_dropped()
             if self._calls.take_long(now):
                 self._warn_later("callbacks_wait", threads=self.pool.threads_max)
             self._remind()
@@ -563,11 +567,21 @@ class ResourceWork:
 
     # --- telling ----------------------------------------------------------------------------------
 
+    def _report_later(self, report: Callable[[], None]) -> None:
+        if not self._reports.submit(NORMAL, report):
+            self._warn_of_dropped()
+            self._remind()
+
+    def _warn_of_dropped(self) -> None:
+        if dropped := self._reports.take_dropped(now_s()):
+            # Not as a report, which would be dropped, too.
+            self._calls.submit(URGENT, partial(self.warn, "reports_dropped", reports=dropped))
+
     def _warn_later(self, event: str, **fields: object) -> None:
-        self._reports.submit(NORMAL, partial(self.warn, event, **fields))
+        self._report_later(partial(self.warn, event, **fields))
 
     def _tell(self, record: Record) -> None:
-        self._reports.submit(NORMAL, partial(self._write, record))
+        self._report_later(partial(self._write, record))
 
     def _write(self, record: Record) -> None:
         try:
@@ -594,7 +608,7 @@ class ResourceWork:
             )
             self._write(record)
 
-        self._reports.submit(NORMAL, write)
+        self._report_later(write)
         self._report(WorkFailure(resource=resource, action=action, error=error, attempts=attempts))
 
     def _tell_started(self, work: Work) -> None:
@@ -672,6 +686,7 @@ class ResourceWork:
         due_s += [self._read_again_s, self._pending.due_at_s]
         due_s += [self._declines.due_at_s, self._calls.due_at_s]
         due_s += [self._calls.again_at_s, self._reports.again_at_s]
+        due_s.append(self._reports.dropped_due_at_s)
         self.driver.remind(min(due_s))
 
 

@@ -5,7 +5,8 @@
   does not count.
 - A partition is **unavailable** while it exists and has no owner. An **outage** is one such
   interval.
-- A partition **moves** if its next owner is another process. A process that returns under its name
+- A partition **moves** if its next owner is another process. A resource that is made again does not
+  move: its next owner begins anew. A process that returns under its name
   is the same process, as in the measurements on real brokers.
 - A partition **comes back** if its process begins to work on it again, and no other process has
   worked on it in between. The end of a pause is none.
@@ -84,7 +85,7 @@ def measure(scenario: Scenario, telemetry: Sequence[Envelope], lag: LagHistory) 
     outages = find_outages(ledger, lives, begin_ms, end_ms)
     lengths = outages.end_ms - outages.start_ms
     worst = int(lengths.argmax()) if lengths.size else None
-    moved = _moved(ledger, begin_ms)
+    moved = _moved(ledger, lives, begin_ms)
     moves = np.bincount(ledger.work.resource[moved], minlength=len(ledger.resources))
     sampled = lag.times_ms >= begin_ms
     totals = lag.lags.sum(axis=1, dtype=np.int64)
@@ -94,7 +95,7 @@ def measure(scenario: Scenario, telemetry: Sequence[Envelope], lag: LagHistory) 
         moved=int(moves.sum()),
         moved_cold=int(moves.sum()) - _warm_moves(ledger, moved),
         moved_twice=int(np.count_nonzero(moves > 1)),
-        returned=_returned(ledger, telemetry, begin_ms),
+        returned=_returned(ledger, lives, telemetry, begin_ms),
         warmups=sum(one.is_restore and one.begin_ms >= begin_ms for one in ledger.warm_spans),
         rounds=sum(
             isinstance(envelope.record, RoundDecided) and envelope.at_ms >= begin_ms
@@ -133,7 +134,7 @@ def find_outages(ledger: Ledger, lives: Lifetimes, begin_ms: int, end_ms: int) -
             (lives.end_ms, ends_ms),
         )
     )
-    return gaps_between(work.and_more(before, after), every.size, begin_ms, end_ms)
+    return gaps_between(work.and_more(before, after, lives.gaps), every.size, begin_ms, end_ms)
 
 
 def _most_at_once(outages: Spans) -> int:
@@ -150,18 +151,30 @@ def _all_owned_ms(outages: Spans, end_ms: int) -> int:
     return int(np.append(reached, end_ms)[np.argmax(np.append(starts > reached, True))])
 
 
-def _moved(ledger: Ledger, begin_ms: int) -> Int64Array:
+def _continues(ledger: Ledger, lives: Lifetimes) -> BoolArray:
+    """Return whether each interval but the first is of the same life as the interval before it."""
+    work, gaps = ledger.work, lives.gaps
+    number = lives.resources.positions(ledger.resources)[work.resource]
+    later_ms = 1 + max(work.start_ms.max(initial=0), gaps.end_ms.max(initial=0))
+    births = np.sort(gaps.resource * later_ms + gaps.end_ms)
+    life = np.searchsorted(births, number * later_ms + work.start_ms, side="right")
+    same: BoolArray = (work.resource[1:] == work.resource[:-1]) & (life[1:] == life[:-1])
+    return same
+
+
+def _moved(ledger: Ledger, lives: Lifetimes, begin_ms: int) -> Int64Array:
     """Return the intervals that begin with a move: int64, their numbers."""
-    after, before = ledger.work.resource[1:], ledger.work.resource[:-1]
     moved: BoolArray = (
-        (after == before)
+        _continues(ledger, lives)
         & (ledger.work.owner[1:] != ledger.work.owner[:-1])
         & (ledger.work.start_ms[1:] >= begin_ms)
     )
     return np.flatnonzero(moved) + 1
 
 
-def _returned(ledger: Ledger, telemetry: Sequence[Envelope], begin_ms: int) -> int:
+def _returned(
+    ledger: Ledger, lives: Lifetimes, telemetry: Sequence[Envelope], begin_ms: int
+) -> int:
     """Return how often a partition came back to its process."""
     resumed = {
         (one.client or one.member, one.at_ms)
@@ -169,7 +182,7 @@ def _returned(ledger: Ledger, telemetry: Sequence[Envelope], begin_ms: int) -> i
         if isinstance(one.record, ProcessResumed)
     }
     same: BoolArray = (
-        (ledger.work.resource[1:] == ledger.work.resource[:-1])
+        _continues(ledger, lives)
         & (ledger.work.owner[1:] == ledger.work.owner[:-1])
         & (ledger.work.start_ms[1:] >= begin_ms)
         & (ledger.work.start_ms[1:] > ledger.work.end_ms[:-1])

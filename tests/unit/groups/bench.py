@@ -42,6 +42,8 @@ class Bench:
         failures: exceptions that callbacks raise, once per list entry.
         broken: exceptions of `during`, such as failed assertions.
         warned: names of warnings.
+        dropped: counts of `reports_dropped`.
+        reports_max: how many reports may wait.
         given: arguments of the callbacks, in the same order as `calls`.
         looks: how often the work wanted to read the catalogue.
         reported: errors that `on_error` received.
@@ -56,6 +58,8 @@ class Bench:
     posted: list[Any] = field(factory=list)
     written: list[Record] = field(factory=list)
     warned: list[str] = field(factory=list)
+    dropped: list[int] = field(factory=list)
+    reports_max: int = 10_000
     reported: list[WorkFailure] = field(factory=list)
     member: Any = field(
         factory=lambda: SimpleNamespace(claim_generation=3, last_assignment=LastAssignment())
@@ -81,15 +85,25 @@ class Bench:
                 warm=(lambda one: self.call("warm", one)) if self.has_warm else None,
                 cool=(lambda one: self.call("cool", one)) if self.has_warm else None,
             ),
-            limits=WorkLimits(stop_s=STOP_S, retry_s=RETRY_S, retry_max_s=2 * RETRY_S),
+            limits=WorkLimits(
+                stop_s=STOP_S,
+                retry_s=RETRY_S,
+                retry_max_s=2 * RETRY_S,
+                reports_max=self.reports_max,
+            ),
             pool=Worker("bench", 8),
             reports=Worker("reports"),
             write=self.written.append,
-            warn=lambda event, **_: self.warned.append(event),
+            warn=self.warn,
             known=lambda: self.catalogue,
             look_soon=self.look,
         )
         self.work.driver = cast("Any", self)
+
+    def warn(self, event: str, **fields: Any) -> None:  # noqa: ANN401  (numbers, texts)
+        self.warned.append(event)
+        if event == "reports_dropped":
+            self.dropped.append(fields["reports"])
 
     def post(self, event: object) -> None:
         self.posted.append(event)

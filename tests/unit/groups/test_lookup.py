@@ -46,10 +46,12 @@ class Source:
 
     content: object = OLD
     looks: int = 0
+    told: list[int | None] = field(factory=list)
     warned: list[str] = field(factory=list)
 
-    def __call__(self) -> object:
+    def __call__(self, told: int | None) -> object:
         self.looks += 1
+        self.told.append(told)
         if isinstance(self.content, BaseException):
             raise self.content
         return self.content
@@ -180,7 +182,7 @@ def test_look_when_an_earlier_one_hangs_does_not_join_it() -> None:
     """A hanging application costs one thread, not one per round."""
     source, found = Source(), list[Catalogue | None]()
 
-    def hang() -> Catalogue:
+    def hang(_: int | None) -> Catalogue:
         found.append(lookup.look())
         return OLD
 
@@ -269,7 +271,7 @@ class Stage:
 
     def __attrs_post_init__(self) -> None:
         self.lookup = CatalogueLookup(
-            source=lambda: self.content, timeout_ms=100, warn=lambda *_, **__: None
+            source=lambda _: self.content, timeout_ms=100, warn=lambda *_, **__: None
         )
         self.watcher = CatalogueWatcher(
             lookup=self.lookup,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from coopgroup.core.member.effects import (
     CancelWarmups,
     FailMember,
     GrantResources,
+    LoseResources,
     RevokeResources,
 )
 from coopgroup.core.member.events import (
@@ -33,6 +35,7 @@ from coopgroup.groups.state import Wish, Work
 from coopgroup.kafka.health.probe import WorkSample
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, WorkFailed
 from coopgroup.worker import Worker
+from tests.support.by_hand import Hand
 from tests.support.inner import inner
 from tests.unit.groups.bench import (
     BOTH,
@@ -478,3 +481,53 @@ def test_overdue_stop_leaves_no_state_to_keep(bench: Bench) -> None:
     bench.during["stop", HEAVY] = while_it_stops
     bench.put(GRANT)
     bench.put(REVOKE_HEAVY)
+
+
+# --- reports that a slow listener has no time for -------------------------------------------------
+
+
+@pytest.fixture
+def slow(hand: Hand) -> Iterator[Bench]:
+    """Return a bench whose listener hangs, so that three reports wait."""
+    made = Bench(hand, reports_max=3)
+    hand.is_held = lambda job: job in hand.jobs("reports")
+    yield made
+    made.check()
+
+
+def report(bench: Bench, times: int) -> None:
+    """Start or lose a resource; each is a report."""
+    for _ in range(times):
+        runs = bench.calls[-1:] == [("start", LIGHT)]
+        lost, granted = LoseResources(resources=ONLY_LIGHT, cause="left"), GrantResources
+        bench.put(lost if runs else granted(resources=ONLY_LIGHT))
+
+
+def test_reports_that_are_dropped_are_counted_in_a_warning(slow: Bench) -> None:
+    """A listener hung, and later records were missing without a word."""
+    report(slow, 3)
+    assert slow.dropped == []
+    report(slow, 1)
+    assert slow.dropped == [1]
+    report(slow, 4)
+    slow.advance(59.0)
+    assert slow.dropped == [1]
+    slow.advance(1.0)
+    assert slow.dropped == [1, 5]
+    slow.advance(600.0)
+    assert slow.dropped == [1, 5]
+    report(slow, 1)
+    assert slow.dropped == [1, 5, 6]
+
+
+def test_reports_that_wait_when_the_group_closes_are_counted(slow: Bench) -> None:
+    report(slow, 5)
+    assert slow.dropped == [1]
+    slow.work.wait_told()
+    assert slow.dropped == [1, 5]
+
+
+def test_group_that_closes_with_all_reports_told_says_nothing(bench: Bench) -> None:
+    report(bench, 5)
+    bench.work.wait_told()
+    assert bench.warned == []

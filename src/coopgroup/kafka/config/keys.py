@@ -114,7 +114,7 @@ class Key:
             if librdkafka or confluent_kafka refuses the key itself.
         secret: whether the value may be a secret, which no message shows.
         withheld: whether librdkafka does not get the key.
-        groups: whether a group of named resources has the key.
+        groups: whether the key has an effect in a group of named resources, too.
     """
 
     name: str
@@ -496,9 +496,9 @@ _CALLBACKS: Final = (
     ),
     Key("stats_cb", _SAME, None, "its `cgrp` is empty: librdkafka is in no group"),
     *_same("throttle_cb"),
-    Key("logger", _SAME, None, "in the configuration or as a keyword", secret=True),
-    *_same("log_level"),
-    Key("debug", _SAME, None, "`cgrp` logs nothing: librdkafka is in no group"),
+    Key("logger", _SAME, None, "in the configuration or as a keyword", secret=True, groups=True),
+    *_same("log_level", groups=True),
+    Key("debug", _SAME, None, "`cgrp` logs nothing: librdkafka is in no group", groups=True),
     Key(
         "default.topic.config",
         _SAME,
@@ -753,7 +753,9 @@ KEYS: Final[Mapping[str, Key]] = MappingProxyType(
 CONNECTION_KEYS: Final = frozenset(key.name for key in _CONNECTIONS)
 CONSUMER_KEYS: Final = frozenset(KEYS) - {key.name for key in _OF_GROUPS}
 GROUP_KEYS: Final = tuple(key.name for key in KEYS.values() if key.groups)
-"""The keys of a group of named resources, besides those of connections."""
+"""The keys with an effect in a group of named resources, besides those of connections."""
+RECORD_KEYS: Final = CONSUMER_KEYS - CONNECTION_KEYS - {*GROUP_KEYS}
+"""The keys of a consumer without an effect in a group of named resources."""
 
 # A key of these families is refused if the table lacks it. It would be ignored silently otherwise.
 CONNECTION_FAMILIES: Final = (

@@ -15,6 +15,7 @@ from coopgroup.kafka.config.keys import (
     CONNECTION_FAMILIES,
     CONSUMER_KEYS,
     KEYS,
+    Callback,
     Choice,
     Text,
     Topic,
@@ -94,6 +95,25 @@ def callback(configuration: Mapping[str, Any], key: str) -> Callable[..., Any] |
     if value is not None and not callable(value):
         raise refused(key, value, "a callable")
     return value
+
+
+def check_value(configuration: Mapping[str, Any], key: str) -> None:
+    """Refuse a value that the key cannot have.
+
+    Raises:
+        ConfigurationError: the message names the allowed values.
+    """
+    match KEYS[key].kind:
+        case Whole():
+            whole(configuration, key)
+        case Choice():
+            choice(configuration, key)
+        case Text() | Topic():
+            given_text(configuration, key)
+        case Callback():
+            callback(configuration, key)
+        case None:
+            pass  # librdkafka checks the value
 
 
 def _kind(key: str, kind: type[_Kind]) -> _Kind:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 from contextlib import closing
 from typing import Any, Final
 
@@ -103,9 +102,7 @@ class GroupDescriber:
         left_ms = round(1000 * (self._until_s - now_s()))
         if left_ms <= 0:
             raise self._refusal("no answer in time")
-        outcome: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        transport.send(Lane.COMMIT, request, outcome.put, node=node, timeout_ms=left_ms)
-        answer = outcome.get()
+        answer = transport.ask(Lane.COMMIT, request, node=node, timeout_ms=left_ms)
         if isinstance(answer, TransportFailure):
             raise self._refusal(answer.message)
         return answer

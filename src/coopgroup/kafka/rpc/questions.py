@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
+from uuid import UUID
 
 from attrs import frozen
 
@@ -113,15 +114,20 @@ class OtherRequest(Protocol):
 
 
 class FoundTopic(NamedTuple):
-    """The answer for one topic."""
+    """The answer for one topic.
+
+    Attributes:
+        topic_id: its id, another one if the topic is made again; None before Kafka 2.8 (KIP-516).
+    """
 
     error_code: int
     partition_count: int
+    topic_id: UUID | None = None
 
 
 @frozen(kw_only=True)
 class FindTopics:
-    """Ask any broker which topics exist, and how many partitions they have."""
+    """Ask any broker which topics exist, their ids, and how many partitions they have."""
 
     names: tuple[str, ...]
 
@@ -139,8 +145,14 @@ class FindTopics:
     def read(self, response: WireMessage) -> dict[str, FoundTopic]:
         """Return the answer by name."""
         return {
-            one.name: FoundTopic(one.error_code, len(one.partitions)) for one in response.topics
+            one.name: FoundTopic(one.error_code, len(one.partitions), _id_of(one))
+            for one in response.topics
         }
+
+
+def _id_of(topic: WireMessage) -> UUID | None:
+    found: UUID | None = topic.topic_id
+    return None if found is None or not found.int else found
 
 
 Question: TypeAlias = DescribeGroupRequest | FetchOffsetsRequest | OtherRequest

@@ -37,6 +37,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import logging
+import queue
 import threading
 import time
 from collections import deque
@@ -238,6 +239,19 @@ class GroupTransport:
         if not self._enqueue(lambda: self._route(order)):
             message = "the transport is not running"
             on_answer(TransportFailure(kind=FailureKind.DISCONNECTED, message=message))
+
+    def ask(
+        self,
+        lane: AnyLane,
+        request: GroupRequest | Question,
+        *,
+        node: Coordinator | None,
+        timeout_ms: int,
+    ) -> Any:  # noqa: ANN401  (the answer to the request)
+        """Send a request as `send` does, and wait for the answer or the failure."""
+        outcome: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.send(lane, request, outcome.put, node=node, timeout_ms=timeout_ms)
+        return outcome.get()
 
     def later(self, delay_s: float, action: Callable[[], None]) -> bool:
         """Run an action on the transport's thread after a delay; its exceptions are reported.

@@ -154,7 +154,7 @@ class AddPartitions:
 
 @frozen(kw_only=True)
 class CreateTopic:
-    """A new topic appears."""
+    """A new topic appears, or a connector, perhaps under the name of a deleted one."""
 
     at_ms: int = field(validator=between(0))
     topic: Topic
@@ -162,7 +162,7 @@ class CreateTopic:
 
 @frozen(kw_only=True)
 class DeleteTopic:
-    """A topic is deleted and never comes back."""
+    """A topic is deleted and never comes back, or a connector is deleted."""
 
     at_ms: int = field(validator=between(0))
     topic: str

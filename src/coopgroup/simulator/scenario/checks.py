@@ -307,8 +307,14 @@ def _check_event_topic(scenario: Scenario, number: int, event: Event) -> None:
     path = ("events", number, scenario.shares.key)
     match event:
         case CreateTopic():
-            if event.topic.name in _topics_at(scenario, event, number, ever=True):
-                _refuse(path, event.topic.name, "a name never used")
+            # A topic would need other offsets and commits in each of its lives.
+            ever = scenario.shares is Shares.TOPICS
+            if event.topic.name in _topics_at(scenario, event, number, ever=ever):
+                kind = scenario.shares.removesuffix("s")
+                expected = (
+                    "a name never used" if ever else f"a name that no {kind} has at this time"
+                )
+                _refuse(path, event.topic.name, expected)
         case AddPartitions() | DeleteTopic() | Rate() | Weight():
             topics = _topics_at(scenario, event, number, ever=False)
             if event.topic not in topics:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import assert_never
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
-from coopgroup.core.model import ResourceSet
+from coopgroup.core.model import NOBODY, ResourceSet
 from coopgroup.core.model.resource_set import Int64Array
+from coopgroup.core.telemetry.ledger import Spans
 from coopgroup.simulator.scenario import (
     AddPartitions,
     Capacity,
@@ -34,37 +35,54 @@ from coopgroup.simulator.scenario import (
 
 @frozen(kw_only=True, eq=False)
 class Lifetimes:
-    """The R resources that exist at some time in a scenario; times are int64 (R,)."""
+    """The R resources that exist at some time in a scenario; times are int64 (R,).
+
+    Attributes:
+        begin_ms: begin of the first life.
+        end_ms: end of the last life.
+        gaps: times between the lives of resources that are made again, without owners.
+    """
 
     resources: ResourceSet
     begin_ms: Int64Array
     end_ms: Int64Array
+    gaps: Spans = field(factory=lambda: Spans.of(()))
 
 
 # --- topics -------------------------------------------------------------------------------------
 
 
 def partition_counts(scenario: Scenario) -> dict[str, int]:
-    """Return the final partition count of every topic, including deleted topics."""
+    """Return the highest partition count of every topic, including deleted topics."""
     counts = {topic.name: topic.partitions for topic in scenario.topics}
+    highest = dict(counts)
     for event in sorted(scenario.events, key=lambda event: event.at_ms):
         if isinstance(event, CreateTopic):
-            counts[event.topic.name] = event.topic.partitions
+            name, count = event.topic.name, event.topic.partitions
         elif isinstance(event, AddPartitions):
-            counts[event.topic] = counts.get(event.topic, 0) + len(event.rate_per_s)
-    return counts
+            name = event.topic
+            count = counts.get(name, 0) + len(event.rate_per_s)
+        else:
+            continue
+        counts[name] = count
+        highest[name] = max(count, highest.get(name, 0))
+    return highest
 
 
 def lifetimes(scenario: Scenario) -> Lifetimes:
-    """Return the time of existence of each resource."""
+    """Return the times of existence of each resource; the events are in order."""
     first = scenario.shares.index_min
     resources = ResourceSet(
         {name: range(first, count) for name, count in partition_counts(scenario).items()}
     )
     begin_ms = np.zeros(len(resources), dtype=np.int64)
     end_ms = np.full(len(resources), scenario.end_ms, dtype=np.int64)
+    is_born = np.zeros(len(resources), dtype=bool)
+    gaps: list[tuple[int, int, int, int]] = []
     starts = dict(zip(resources.names, resources.starts.tolist(), strict=False))
     counts = {topic.name: topic.partitions - first for topic in scenario.topics}
+    for name, count in counts.items():
+        is_born[starts[name] : starts[name] + count] = True
     for event in scenario.events:
         if isinstance(event, CreateTopic):
             name, had, added = event.topic.name, 0, event.topic.partitions - first
@@ -76,9 +94,16 @@ def lifetimes(scenario: Scenario) -> Lifetimes:
             continue
         else:
             continue
-        begin_ms[starts[name] + had : starts[name] + had + added] = event.at_ms
+        for number in range(starts[name] + had, starts[name] + had + added):
+            if is_born[number]:
+                gaps.append((number, NOBODY, int(end_ms[number]), event.at_ms))
+            else:
+                begin_ms[number], is_born[number] = event.at_ms, True
+            end_ms[number] = scenario.end_ms
         counts[name] = had + added
-    return Lifetimes(resources=resources, begin_ms=begin_ms, end_ms=end_ms)
+    return Lifetimes(
+        resources=resources, begin_ms=begin_ms, end_ms=end_ms, gaps=Spans.of(gaps).tidy()
+    )
 
 
 # --- processes ----------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ count = 2 -> topics = ["heavy"]
 "light", count -> "dark", count
     events[0].name: got 'dark', expected one of the connectors heavy, light
 "new" -> "heavy"
-    events[1].name: got 'heavy', expected a name never used
+    events[1].name: got 'heavy', expected a name that no connector has at this time
 [1] -> [2]
     events[2].indices[0]: got 2, expected indices from 0 to 1
 weight = 1 -> weight = -1
@@ -134,6 +134,51 @@ def test_connectors_played_come_and_go_and_are_shared_by_weight() -> None:
     assert set(gone.tolist()) == {40_000}
     assert run.measures.lag_peak == 0
     assert run.measures.worst_outage_ms < 3_000
+
+
+AGAIN = """
+[[events]]
+kind = "delete_resources"
+at_ms = 10_000
+name = "light"
+
+[[events]]
+kind = "create_resources"
+at_ms = 20_000
+name = "light"
+count = 2
+weight = 5
+
+[[events]]
+kind = "delete_resources"
+at_ms = 30_000
+name = "light"
+
+[[events]]
+kind = "create_resources"
+at_ms = 40_000
+name = "light"
+count = 4
+"""
+
+
+def test_connector_can_be_made_again_under_its_name() -> None:
+    """Its tasks do not exist between the lives, so nothing is missing there."""
+    run = simulate(read(HEAD + CONNECTORS + AGAIN))
+    assert run.violations == ()
+    lives = lifetimes(run.scenario)
+    resources = [tuple(one) for one in lives.resources]
+    gaps = {resources[one] for one in lives.gaps.resource.tolist()}
+    assert gaps == {("light", index) for index in range(-1, 3)}
+    born = dict(zip(resources, lives.begin_ms.tolist(), strict=True))
+    assert (born["light", 0], born["light", 3]) == (0, 40_000)
+    assert set(lives.end_ms.tolist()) == {run.scenario.end_ms}
+    owned = read_ledger(run.telemetry, until_ms=run.scenario.end_ms)
+    light = owned.resources.positions(ResourceSet({"light": range(-1, 4)}))
+    last = owned.work.start_ms[np.isin(owned.work.resource, light)]
+    assert np.count_nonzero(last >= 40_000) == 5  # all run again, the connector itself included
+    assert run.measures.worst_outage_ms < 5_000
+    assert (run.measures.moved, run.measures.returned) == (0, 0)  # a new life is neither
 
 
 def test_weight_that_changes_moves_things_where_nothing_waits() -> None:

@@ -99,3 +99,26 @@ def test_resources_live_from_creation_to_deletion() -> None:
     assert lives.resources.to_dict() == {"later": [0, 1, 2], "t": [0, 1, 2]}
     assert lives.begin_ms.tolist() == [200, 400, 400, 0, 0, 100]
     assert lives.end_ms.tolist() == [100_000] * 3 + [300] * 3
+    assert lives.gaps.resource.size == 0
+
+
+def test_resources_that_are_made_again_have_gaps() -> None:
+    """The third of them is in two of three lives, with another life between."""
+    two, three = (
+        evolve(LATER, name="t", partitions=count, rate_per_s=(0.0,) * count) for count in (2, 3)
+    )
+    events = (
+        AddPartitions(at_ms=100, topic="t", rate_per_s=(0.0,)),
+        DeleteTopic(at_ms=200, topic="t"),
+        CreateTopic(at_ms=300, topic=two),
+        DeleteTopic(at_ms=400, topic="t"),
+        CreateTopic(at_ms=500, topic=three),
+        DeleteTopic(at_ms=600, topic="t"),
+    )
+    lives = lifetimes(evolve(SCENARIO, events=events))
+    assert lives.resources.to_dict() == {"t": [0, 1, 2]}
+    assert lives.begin_ms.tolist() == [0, 0, 100]
+    assert lives.end_ms.tolist() == [600] * 3
+    columns = (lives.gaps.resource, lives.gaps.start_ms, lives.gaps.end_ms)
+    gaps = sorted(zip(*(column.tolist() for column in columns), strict=True))
+    assert gaps == [(0, 200, 300), (0, 400, 500), (1, 200, 300), (1, 400, 500), (2, 200, 500)]
