@@ -32,15 +32,15 @@ class Retries:
     code: int = 0
     told_at_ms: int | None = None
 
-    def told(self, now_ms: int, *, at_once: bool = False) -> Retries:
+    def told(self, now_ms: int, *, after_ms: int = TELL_AFTER_MS) -> Retries:
         """Return the failures after they were told, or the same object if that is not due.
 
         Args:
             now_ms: the monotonic clock, in ms.
-            at_once: whether the first failure is told immediately.
+            after_ms: time from the first failure to the first telling; 0 to tell it immediately.
         """
         if self.told_at_ms is not None:
             due_ms = self.told_at_ms + TELL_AGAIN_MS
         else:
-            due_ms = self.since_ms + (0 if at_once else TELL_AFTER_MS)
+            due_ms = self.since_ms + after_ms
         return self if now_ms < due_ms else attrs.evolve(self, told_at_ms=now_ms)

@@ -161,8 +161,8 @@ def test_failure_without_a_known_name_is_told_with_its_number() -> None:
 def test_failures_are_told_when_they_are_due() -> None:
     failed = Retries(since_ms=1_000)
     assert failed.told(10_999) is failed
-    assert failed.told(1_000, at_once=True).told_at_ms == 1_000
+    assert failed.told(1_000, after_ms=0).told_at_ms == 1_000
     told = failed.told(11_000)
     assert told.told_at_ms == 11_000
-    assert told.told(610_999, at_once=True) is told
+    assert told.told(610_999, after_ms=0) is told
     assert told.told(611_000).told_at_ms == 611_000
