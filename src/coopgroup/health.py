@@ -129,7 +129,8 @@ def serve(
 
     `/livez` is 200 while no member is stuck, else 503: a supervisor should restart the process.
     `/readyz` is 200 while all members are in their groups, with or without partitions. The content
-    is JSON and names the problems.
+    is JSON and names the problems. Brokers that do not answer, or refuse, are no reason to restart:
+    `/livez` names them among `group_problems` and stays 200.
 
     Args:
         port: TCP port; 0 for any free port.
@@ -174,8 +175,12 @@ def live(members: Iterable[Health], limits: HealthLimits) -> Answer:
 def ready(members: Iterable[Health]) -> Answer:
     """Return 200 if all members are in their groups, else 503; partitions are not required."""
     known = list(members)
-    found = [_told(one, () if one.is_ready else ("not in the group",)) for one in known]
+    found = [_told(one, () if one.is_ready else _why_not_ready(one)) for one in known]
     return _answer(found, is_good=all(one.is_ready for one in known))
+
+
+def _why_not_ready(health: Health) -> tuple[str, ...]:
+    return tuple(f"not in the group: {one}" for one in health.retried) or ("not in the group",)
 
 
 def _answer(found: list[dict[str, Any]], *, is_good: bool) -> Answer:

@@ -72,6 +72,25 @@ def test_liveness_turns_red_and_green_again() -> None:
     assert _answer("/readyz?verbose", Member())[0] == 200
 
 
+def test_brokers_that_refuse_are_no_reason_to_restart_and_are_named() -> None:
+    """A restart does not help, so liveness stays green."""
+    why = "FindCoordinator fails for 12.3 s: COORDINATOR_NOT_AVAILABLE: usually no replicas"
+    member = Member(evolve(FINE, is_joined=False, state="joining", retried=(why,)))
+    status, content = _answer("/livez", member)
+    (told,) = json.loads(content)["members"]
+    assert (status, told["problems"], told["group_problems"]) == (200, [], [why])
+    status, content = _answer("/readyz", member)
+    (told,) = json.loads(content)["members"]
+    assert (status, told["problems"]) == (503, [f"not in the group: {why}"])
+    member.state = evolve(member.state, is_joined=True)  # it still works, within its lease
+    assert _answer("/readyz", member)[0] == 200
+
+
+def test_member_that_has_not_joined_yet_is_not_ready() -> None:
+    status, content = _answer("/readyz", Member(evolve(FINE, is_joined=False)))
+    assert (status, '"not in the group"' in content) == (503, True)
+
+
 def test_other_paths_are_not_found() -> None:
     assert _answer("/", Member())[0] == 404
     assert _Answers((Member(),), None, DEFAULT_LIMITS).answer("/metrics").status == 404

@@ -33,6 +33,7 @@ from coopgroup.core.session import RoundDecided
 from coopgroup.errors import one_line
 from coopgroup.groups.catalogue import EVERYTHING, INDEX_MIN, Catalogue, Weights
 from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.trouble import Trouble
 from coopgroup.worker import Worker
 
 # Time between two reads of a leader with an outdated catalogue.
@@ -69,6 +70,10 @@ class CatalogueLookup:
     _passed_over: tuple[int | None, ...] = field(default=(), init=False)
     _one_look: threading.Lock = field(factory=threading.Lock, init=False)
     _closed: threading.Event = field(factory=threading.Event, init=False)
+    _trouble: Trouble = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._trouble = Trouble(self.warn, "catalogue_unavailable", "catalogue_available")
 
     def look(self, told: int | None = None) -> Catalogue | None:
         """Read the catalogue; return the known one if it cannot be read or is older.
@@ -77,14 +82,16 @@ class CatalogueLookup:
             told: version that another member has seen.
         """
         if not self._one_look.acquire(timeout=self.timeout_ms / 1000):
-            self.warn("catalogue_unavailable", error="an earlier look has not ended yet")
+            self._trouble.fail(at_once=True, error="an earlier look has not ended yet")
             return self.known
         before = self.known
         try:
             found = Catalogue.read(self.source(told))
             self._take(found)
         except BaseException as error:  # noqa: BLE001 -- the application's own; SystemExit, too
-            self.warn("catalogue_unavailable", error=one_line(error))
+            self._trouble.fail(at_once=True, error=one_line(error))
+        else:
+            self._trouble.succeed()
         finally:
             self._one_look.release()
         if self.known is not before:

@@ -60,7 +60,7 @@ class Source:
         return CatalogueLookup(
             source=self,
             timeout_ms=timeout_ms,
-            warn=lambda event, error: self.warned.append(f"{event}: {error}"),
+            warn=lambda event, error="is over", **_: self.warned.append(f"{event}: {error}"),
         )
 
 
@@ -156,11 +156,27 @@ def test_catalogue_that_cannot_be_read_is_the_last_one() -> None:
             ask()
     source.content = OLD
     assert lookup.look() == OLD
-    source.content = OSError("gone again")
-    assert lookup.look() == OLD
     source.content = "no catalogue"
     assert lookup.look() == OLD
     assert source.warned[-1].startswith("catalogue_unavailable: ConfigurationError")
+
+
+def test_catalogue_that_stays_unreadable_is_told_rarely_and_when_it_can_be_read(
+    hand: Hand,
+) -> None:
+    """A leader reads it each second."""
+    source = Source(content=OSError("gone"))
+    lookup = source.lookup()
+    for _ in range(600):
+        lookup.look()
+        hand.advance(1.0)
+    assert source.warned == ["catalogue_unavailable: OSError: gone"]
+    lookup.look()
+    assert len(source.warned) == 2
+    source.content = OLD
+    for _ in range(2):
+        lookup.look()
+    assert source.warned[2:] == ["catalogue_available: is over"]
 
 
 class Mute(Exception):  # noqa: N818
@@ -189,7 +205,10 @@ def test_look_when_an_earlier_one_hangs_does_not_join_it() -> None:
     lookup = attrs.evolve(source.lookup(timeout_ms=0), source=hang)
     assert lookup.look() == OLD
     assert found == [None]
-    assert source.warned == ["catalogue_unavailable: an earlier look has not ended yet"]
+    assert source.warned == [
+        "catalogue_unavailable: an earlier look has not ended yet",
+        "catalogue_available: is over",
+    ]
 
 
 @pytest.mark.parametrize("version", [2, None])

@@ -30,6 +30,7 @@ from coopgroup.core.member.identity import keep_identity
 from coopgroup.core.member.parts import IdStanding, LastAssignment, Round
 from coopgroup.core.member.protocols import read_assignment
 from coopgroup.core.member.refusals import act_on_error, refuse_assignment
+from coopgroup.core.member.retrying import note_outcome
 from coopgroup.core.member.transitions import SETTLED, MemberState, Trigger
 from coopgroup.core.member.warming import take_warmups
 from coopgroup.core.model import EMPTY
@@ -60,6 +61,7 @@ def take_outcome(turn: Turn, event: Answered | RequestFailed) -> None:
         return  # stale: the member gave the request up before its answer came
     kind, sent = found[0]
     turn.set(outstanding={other: one for other, one in outstanding.items() if other is not kind})
+    note_outcome(turn, kind, sent, event)
     if isinstance(event, RequestFailed):
         _take_failure(turn, kind, sent, event)
     else:

@@ -280,6 +280,45 @@ def action_for(kind: RequestKind, code: int) -> Action:
     return row[ErrorCode.UNKNOWN_SERVER_ERROR]
 
 
+# The usual cause of each error that is retried, for the application and for the tools.
+_USUAL_CAUSES: Final[Mapping[int, str]] = {
+    _C.NO_ANSWER: (
+        "a broker is down, or advertised.listeners names an address that this process cannot reach"
+    ),
+    _C.UNKNOWN_SERVER_ERROR: (
+        "the broker's log names the reason, such as assignments above message.max.bytes"
+    ),
+    _C.REQUEST_TIMED_OUT: "too few replicas of __consumer_offsets are in sync",
+    _C.COORDINATOR_LOAD_IN_PROGRESS: (
+        "a broker has become the coordinator and still reads __consumer_offsets"
+    ),
+    _C.COORDINATOR_NOT_AVAILABLE: (
+        "offsets.topic.replication.factor is above the number of brokers, so that "
+        "__consumer_offsets cannot be created; or the group's partition of it has no leader"
+    ),
+    _C.NOT_COORDINATOR: (
+        "the group's partition of __consumer_offsets moves, or brokers disagree on its leader"
+    ),
+    _C.ILLEGAL_GENERATION: "rounds end without this member: it is slow, or cut off for moments",
+    _C.INCONSISTENT_GROUP_PROTOCOL: "the group is being converted between two group protocols",
+    _C.UNKNOWN_MEMBER_ID: "session.timeout.ms is too short, or the coordinator forgets its members",
+    _C.REBALANCE_IN_PROGRESS: "members join and leave the group all the time",
+    _C.INVALID_REQUEST: "the sync arrives after the end of its round",
+    _C.KAFKA_STORAGE_ERROR: "a disk of a broker is full or broken",
+    _C.UNSTABLE_OFFSET_COMMIT: "a transaction that commits offsets of the group is still open",
+    _C.THROTTLING_QUOTA_EXCEEDED: "a quota of the cluster is used up",
+    _C.UNRELEASED_INSTANCE_ID: "another process still has this group.instance.id",
+    _C.FENCED_MEMBER_EPOCH: "the coordinator has counted the member out",
+    _C.STALE_MEMBER_EPOCH: "the coordinator has counted the member out",
+}
+
+
+def usual_cause(code: int, before: str = "") -> str:
+    """Return the usual cause of an error that is retried, after `before`; "" if none is known."""
+    cause = _USUAL_CAUSES.get(code)
+    return "" if cause is None else f"{before}usually {cause}"
+
+
 def error_name(code: int) -> str:
     """Return Kafka's name of a code, or the number if this version knows no name."""
     try:

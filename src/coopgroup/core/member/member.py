@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from coopgroup.core.member.effects import KeptIdentity
     from coopgroup.core.model.group_api import Coordinator
+    from coopgroup.core.model.retries import Retries
 
 
 @frozen(kw_only=True)
@@ -82,6 +83,7 @@ class Member:
         next_request_id: number of the next request.
         heartbeat_at_ms: when the next heartbeat is due.
         back_off: the wait before the next join, sync or look-up.
+        retries: requests that failed since their last success, by kind.
         next_join: the content of its next join.
         last_join: the content of its last join.
         last_assignment: the assignment of the last round that it completed.
@@ -108,6 +110,7 @@ class Member:
     next_request_id: int = 1
     heartbeat_at_ms: int = 0
     back_off: BackOff = NO_BACK_OFF
+    retries: Mapping[RequestKind, Retries] = attrs.field(factory=dict)
     next_join: NextJoin = NOTHING_TO_JOIN_FOR
     last_join: LastJoin = NO_JOIN
     last_assignment: LastAssignment = NO_ASSIGNMENT

@@ -197,6 +197,7 @@ class Turn:
         """End the membership: the application gets the error, and loses its resources."""
         resources, loss = self.member.owned, self._loss(message)
         self._drop_membership(keep_id=False)
+        self.set(retries={})
         self.move(Trigger.FAIL, message)
         if resources:
             self.emit(loss)
@@ -209,7 +210,7 @@ class Turn:
 
     def leave_group_behind(self) -> None:
         """Move the member out of the group; it may subscribe again as a new member."""
-        self.set(member_id="", rejoin_reason="")
+        self.set(member_id="", rejoin_reason="", retries={})
         self.note_id(IdStanding.STORED)
         self.move(Trigger.LEFT, "left the group")
 

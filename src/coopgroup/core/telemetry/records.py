@@ -154,6 +154,29 @@ class RequestRefused:
 
 
 @frozen(kw_only=True)
+class RequestRetried:
+    """A request has failed for 10 s and is tried again without end. Written by the member.
+
+    Written again each 10 minutes, and once more when the request succeeds.
+
+    Attributes:
+        request: name of the request.
+        error: name of the last error.
+        code: number of the last error.
+        for_ms: time since the first failure, in ms.
+        cause: usual cause of the error, "" if unknown.
+        is_over: whether the request has succeeded.
+    """
+
+    request: str
+    error: str
+    code: int = 0
+    for_ms: int = 0
+    cause: str = ""
+    is_over: bool = False
+
+
+@frozen(kw_only=True)
 class CommitFailed:
     """Offsets could not be committed. Written by the host.
 
@@ -411,6 +434,7 @@ Record: TypeAlias = (
     | ResourcesStopped
     | MembershipLost
     | RequestRefused
+    | RequestRetried
     | CommitFailed
     | RoundDecided
     | RoundRefused

@@ -8,6 +8,7 @@ warm-ups: their state is local.
 librdkafka is not a member of the group, so it does not see these errors. They are reported with
 librdkafka's codes: a coordinator that does not answer is `_TRANSPORT`, a refused login is
 `_AUTHENTICATION`. Refusals that belong to a rebalance are not errors: the member handles them.
+Other refusals are reported when the member has retried them for some time (`RequestRetried`).
 `error_cb` runs on the application's thread, in `poll`, as with librdkafka.
 """
 
@@ -33,7 +34,7 @@ from coopgroup.core.member.effects import (
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import OF_LIBRDKAFKA, kafka_error
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
-from coopgroup.telemetry import Record, RequestRefused
+from coopgroup.telemetry import Record, RequestRefused, RequestRetried
 
 if TYPE_CHECKING:
     from coopgroup.kafka.membership.ports import Notice
@@ -147,14 +148,19 @@ class GroupErrors:
     _told_at_s: dict[str, float] = field(factory=dict, init=False)
 
     def hear(self, record: Record) -> None:
-        """Report a refused request, on the group's thread; ignore all other records."""
-        if not isinstance(record, RequestRefused):
-            return
-        code = _CODES.get(record.error)
+        """Report a request that fails, on the group's thread; ignore all other records."""
+        match record:
+            case RequestRefused():
+                code, words = _CODES.get(record.error), f"{record.error} ({record.action})"
+            case RequestRetried(is_over=False):
+                code, words = record.code, f"{record.error} for {record.for_ms / 1000:.0f} s"
+                words = f"{words}: {record.cause}" if record.cause else words
+            case _:
+                return
         now = now_s()
         if code is None or now < self._told_at_s.get(record.error, -math.inf) + _AGAIN_S:
             return
         self._told_at_s[record.error] = now
-        words = f"GroupCoordinator: {record.request} failed: {record.error} ({record.action})"
+        words = f"GroupCoordinator: {record.request} failed: {words}"
         error_cb, error = self.error_cb, kafka_error(code, words)
         self.inbox.call_soon(lambda: error_cb(error))

@@ -20,6 +20,7 @@ from attrs import define, field, frozen
 
 from coopgroup.core.member.events import Woken
 from coopgroup.core.member.parts import Warmups
+from coopgroup.core.member.retrying import told_retries
 from coopgroup.core.member.transitions import AT_WORK, SETTLED, MemberState
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group import NO_GENERATION
@@ -139,6 +140,7 @@ class MemberProbe:
             stuck=stuck,
             warmups=restoring,
             standbys=standing_by,
+            retried=told_retries(member, round(now * 1000)),
             overdue_claims=driver.overdue_claims,
         )
 

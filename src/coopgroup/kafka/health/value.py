@@ -138,6 +138,8 @@ class Health:
         stuck: partitions without progress although there is work for them.
         warmups: number of partitions whose state is being restored.
         standbys: number of partitions whose state is kept warm for another owner.
+        retried: requests to the group's brokers that have failed for 10 s and are tried again, one
+            sentence each.
         overdue_claims: partitions that other members of the group, led by this one, had to give up
             and still claim after `max.poll.interval.ms`.
     """
@@ -168,6 +170,7 @@ class Health:
     stuck: tuple[StuckPartition, ...] = ()
     warmups: int = 0
     standbys: int = 0
+    retried: tuple[str, ...] = ()
     overdue_claims: tuple[ClaimRefused, ...] = ()
 
     def problems(self, limits: HealthLimits = DEFAULT_LIMITS) -> tuple[str, ...]:
@@ -199,11 +202,11 @@ class Health:
         return tuple(found)
 
     def group_problems(self) -> tuple[str, ...]:
-        """Return what is wrong with other members, as their leader sees it, one sentence each.
+        """Return what is wrong with brokers, or with members led by this one, one sentence each.
 
         A restart of this process does not help, so liveness ignores them.
         """
-        return tuple(
+        return self.retried + tuple(
             f"member {one.member_id} has not given up {one.count} partitions"
             f" for {one.waited_ms / 1000:.1f} s (limit {self.max_poll_interval_s:.1f} s)"
             for one in self.overdue_claims

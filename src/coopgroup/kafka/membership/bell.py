@@ -8,7 +8,7 @@ ring. Look-ups of the leader use the connection of the member's own look-ups.
 Rules of this file: everything runs on the transport's thread, except `ring` and `finish`. Nothing
 here is needed for correctness, so no failure is an error. A missing topic or right is one warning
 if the configuration names the topic, and is tried again after minutes. Other failures are tried
-again after a pause.
+again after a pause, and are a warning if they last.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from attrs import define, field
 
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.effects import Lane
+from coopgroup.core.member.error_actions import error_name
 from coopgroup.core.model.group_api import Coordinator
 from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.topics import (
@@ -36,6 +37,7 @@ from coopgroup.kafka.rpc.topics import (
     RingsAnswer,
 )
 from coopgroup.kafka.rpc.transport import AnyLane, GroupTransport, TopicLane
+from coopgroup.kafka.trouble import Trouble
 
 _LISTEN_MS: Final = 30_000
 _FIRST_PAUSE_S: Final = 0.2
@@ -69,7 +71,8 @@ class TopicBell:
     _offset: int | None = field(default=None, init=False)
     _failures: int = field(default=0, init=False)
     _is_finding: bool = field(default=False, init=False)
-    _warned: set[str] = field(factory=set, init=False)
+    _listening: Trouble = field(init=False)
+    _ringing: Trouble = field(init=False)
     # Rings that wait for the leader, or for its answer.
     _unsent: int = field(default=0, init=False)
     _rings: int = field(default=0, init=False)
@@ -77,6 +80,8 @@ class TopicBell:
     _silent: threading.Event = field(factory=threading.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._listening = Trouble(self.warn, "bell_unavailable", "bell_available")
+        self._ringing = Trouble(self.warn, "bell_unavailable", "bell_available")
         self._silent.set()
 
     # --- for any thread --------------------------------------------------------------------------
@@ -151,7 +156,7 @@ class TopicBell:
             self._try_again(answer)
             return
         self._failures = 0
-        self._warned.discard("listen")
+        self._listening.succeed(topic=self.topic, action="listen")
         if self.group_id.encode() in answer.keys:
             self.heard()
         is_behind = answer.end_offset - answer.next_offset > _BEHIND_MAX
@@ -172,9 +177,11 @@ class TopicBell:
             self._place = None
         if code == _OFFSET_OUT_OF_RANGE:
             self._offset = None
-        if code is not None and code in TOPIC_REFUSALS:
+        is_refused = code is not None and code in TOPIC_REFUSALS
+        error = _said(answer)
+        self._listening.fail(at_once=is_refused, topic=self.topic, action="listen", error=error)
+        if is_refused:
             self._offset = None
-            self._warn_of("listen", code)
             self.transport.later(_REFUSED_PAUSE_S, self._find)
             return
         pause_s = min(_FIRST_PAUSE_S * 2 ** min(self._failures, 16), _PAUSE_S_MAX)
@@ -204,10 +211,11 @@ class TopicBell:
         def on_answer(answer: ProduceAnswer | TransportFailure) -> None:
             # If the leader has moved, the request for rings fails too, and finds the next leader.
             if isinstance(answer, ProduceAnswer):
+                named = {"topic": self.topic, "action": "ring"}
                 if answer.error_code in TOPIC_REFUSALS:
-                    self._warn_of("ring", answer.error_code)
+                    self._ringing.fail(at_once=True, **named, error=_said(answer))
                 elif not answer.error_code:
-                    self._warned.discard("ring")
+                    self._ringing.succeed(**named)
             self._end_ring()
 
         self._send(TopicLane.RING, ring, on_answer, place.leader)
@@ -231,7 +239,10 @@ class TopicBell:
             lane, request, on_answer, node=node, timeout_ms=self.timeout_ms + held_ms
         )
 
-    def _warn_of(self, what: str, code: int) -> None:
-        if what not in self._warned and self.warn is not None:
-            self._warned.add(what)
-            self.warn("bell_unavailable", topic=self.topic, action=what, error=TOPIC_REFUSALS[code])
+
+def _said(
+    answer: FoundPartition | EndAnswer | RingsAnswer | ProduceAnswer | TransportFailure,
+) -> str:
+    if isinstance(answer, TransportFailure):
+        return answer.message
+    return TOPIC_REFUSALS.get(answer.error_code) or error_name(answer.error_code)

@@ -47,6 +47,7 @@ from coopgroup.errors import one_line
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.membership.ports import RoundLookup
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.kafka.trouble import Trouble
 from coopgroup.worker import URGENT, Job, Worker
 
 _STOP_TIMEOUT_S: Final = 2.0
@@ -103,6 +104,13 @@ class RoundLeader:
     is_stopped: bool = field(default=False, init=False)
     # guards `seen`
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    # A round without its look-up moves nothing or moves blindly, so these are told at once.
+    _no_metadata: Trouble = field(init=False)
+    _no_lags: Trouble = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._no_metadata = Trouble(self.warn, "metadata_unavailable", "metadata_available")
+        self._no_lags = Trouble(self.warn, "lags_unavailable", "lags_available")
 
     def start(self, duty: DecideRound) -> None:
         """Decide a round in the background; only the first outcome counts."""
@@ -212,10 +220,12 @@ class RoundLeader:
 
     def _metadata(self, request: RoundRequest) -> TopicMetadata | None:
         try:
-            return self.lookup.metadata(request.topics)
+            found = self.lookup.metadata(request.topics)
         except Exception as error:  # noqa: BLE001 -- a round is always answered
-            self.warn("metadata_unavailable", error=str(error))
+            self._no_metadata.fail(at_once=True, error=str(error))
             return None
+        self._no_metadata.succeed()
+        return found
 
     def _lags_of_rebalance(self, duty: DecideRound, metadata: TopicMetadata) -> Lags | None:
         known = self._lags.known(duty, metadata.resources)
@@ -226,7 +236,9 @@ class RoundLeader:
             self._lags = RebalanceLags(lags=self.lookup.lags(metadata.resources))
         except Exception as error:  # noqa: BLE001 -- a round is always answered
             known = self._lags.lags is not None
-            self.warn("lags_unavailable", error=str(error), last_known=known)
+            self._no_lags.fail(at_once=True, error=str(error), last_known=known)
+        else:
+            self._no_lags.succeed()
         return self._lags.lags
 
 
@@ -237,7 +249,10 @@ class LagWatcher:
     leader: RoundLeader
     post: Callable[[LagsChecked], None]
     _is_checking: bool = field(default=False, init=False)
-    _fails: bool = field(default=False, init=False)
+    _trouble: Trouble = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._trouble = Trouble(self.leader.warn, "lag_check_failed", "lag_check_succeeded")
 
     def start(self, duty: CheckLags) -> None:
         """Check in the background, unless the last check is still running."""
@@ -248,7 +263,7 @@ class LagWatcher:
             self.leader.looks.submit(partial(self._run, duty))
         except RuntimeError as error:  # no thread is available
             self._is_checking = False
-            self._warn(one_line(error))
+            self._trouble.fail(at_once=True, error=one_line(error))
 
     def _run(self, duty: CheckLags) -> None:
         try:
@@ -269,13 +284,8 @@ class LagWatcher:
             finally:
                 self.leader.turn.release()
         except BaseException as error:  # noqa: BLE001 -- SystemExit, too, would go unnoticed
-            self._warn(one_line(error))
+            self._trouble.fail(at_once=True, error=one_line(error))
             return
-        self._fails = False
+        self._trouble.succeed()
         if now_s() <= until_s and not self.leader.is_stopped:
             self.post(checked)
-
-    def _warn(self, reason: str) -> None:
-        if not self._fails:
-            self.leader.warn("lag_check_failed", error=reason)
-        self._fails = True

@@ -21,6 +21,7 @@ from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
 from coopgroup.kafka.rpc.transport import GroupTransport
+from coopgroup.kafka.trouble import Trouble
 
 # Error codes of a topic that this member gets no records from.
 _MISSING: Final = frozenset(
@@ -54,6 +55,10 @@ class MissingTopics:
     # Number of the latest delay: an earlier one must not ask, too, or each look of an outage would
     # begin another series of questions.
     _delay: int = field(default=0, init=False)
+    _trouble: Trouble = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._trouble = Trouble(self.warn, "topics_unavailable", "topics_available")
 
     def look(self, names: frozenset[str]) -> None:
         """Look for the topics of the subscription, and report those that are newly missing."""
@@ -72,8 +77,10 @@ class MissingTopics:
 
     def _hear(self, answer: Mapping[str, FoundTopic] | TransportFailure) -> None:
         if isinstance(answer, TransportFailure):
+            self._trouble.fail(error=answer.message)
             self._ask_after(_RETRY_S)
             return
+        self._trouble.succeed()
         codes = {name: one.error_code for name, one in answer.items() if one.error_code in _MISSING}
         missing, now = self._names & codes.keys(), now_s()
         since_s = {name: self._suspected_since_s.get(name, now) for name in missing - self._told}

@@ -25,7 +25,6 @@ from attrs import define, field
 
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.effects import Lane
-from coopgroup.core.member.error_actions import error_name
 from coopgroup.core.model.group_api import Coordinator, FindCoordinatorRequest, LeaveGroupRequest
 from coopgroup.errors import ConfigurationError, one_line, said_by
 from coopgroup.kafka.clock import now_s, pause
@@ -33,6 +32,7 @@ from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.config.keys import CONNECTION_KEYS
 from coopgroup.kafka.config.settings import ConsumerSettings
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.kafka.rpc.describing import without_coordinator
 from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.printable import host_and_port
@@ -150,7 +150,7 @@ def leave_for(note: dict[str, Any], until_s: float) -> None:
     transport = GroupTransport(settings, lambda _: None)
     transport.start()
     with closing(transport):
-        last = "no answer in time"
+        last, code = "no answer in time", int(ErrorCode.NONE)
         while (left_s := until_s - now_s()) > 0:
             timeout_ms = round(1000 * min(left_s, _TIMEOUT_MS / 1000))
             answer = _ask(transport, FindCoordinatorRequest(group_id=group_id), None, timeout_ms)
@@ -166,9 +166,13 @@ def leave_for(note: dict[str, Any], until_s: float) -> None:
                     if answer.error_code == ErrorCode.NONE and note["bell"] is not None:
                         _ring(transport, note["bell"], group_id)
                     return
-            is_failure = isinstance(answer, TransportFailure)
-            last = answer.message if is_failure else error_name(answer.error_code)
+            if isinstance(answer, TransportFailure):
+                last = answer.message
+            else:
+                code = answer.error_code
             pause(_PAUSE_S)
+    if code:
+        raise without_coordinator(group_id, code)
     servers = ",".join(host_and_port(*one) for one in settings.bootstrap_servers)
     raise ConfigurationError("bootstrap.servers", servers, f"brokers that answer ({last})")
 

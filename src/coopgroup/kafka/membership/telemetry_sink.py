@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 from attrs import define, field
 
-from coopgroup.core.member import Action, Member
+from coopgroup.core.member import Member
 from coopgroup.core.member.transitions import AT_WORK, MemberState
 from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
@@ -33,7 +33,6 @@ from coopgroup.kafka.membership.event_log import is_heard, log
 from coopgroup.kafka.rpc.outcomes import HandshakeError
 from coopgroup.telemetry import (
     AssigningMoved,
-    AssignmentReceived,
     AssignmentRefused,
     AssignmentUnreadable,
     ClaimRefused,
@@ -43,6 +42,7 @@ from coopgroup.telemetry import (
     MembershipLost,
     Record,
     RequestRefused,
+    RequestRetried,
     RoundRefused,
     StateChanged,
     SubscriptionUnreadable,
@@ -64,6 +64,7 @@ _WARNINGS: Final = (
     ClaimRefused,
     MembershipLost,
     CommitFailed,
+    RequestRetried,
     RoundRefused,
     SubscriptionUnreadable,
     UserDataUnreadable,
@@ -101,8 +102,6 @@ class TelemetrySink:
     _file: TelemetryFile | None = field(default=None, init=False)
     # The last known member id; empty before the coordinator has given one.
     _member_id: str = field(default="", init=False)
-    # Consecutive rounds that failed at the broker; only the group's thread writes about them.
-    _refusals: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         if self.file_path is None:
@@ -191,13 +190,18 @@ class TelemetrySink:
         except Exception as error:  # noqa: BLE001 -- see above
             self.warn("telemetry_listener_failed", error=repr(error))
 
-    def warn(self, event: str, **fields: object) -> None:
+    def warn(self, event: str, *, is_over: bool = False, **fields: object) -> None:
         """Log an event that is not a record of the group, such as an exception of a callback.
 
         This never raises: a log that cannot be written must cost neither member nor round.
+
+        Args:
+            event: its name.
+            is_over: whether it says that a trouble has ended, which is no warning.
+            fields: its fields.
         """
         with suppress(Exception):
-            self._log(logging.WARNING, event, **fields)
+            self._log(logging.INFO if is_over else logging.WARNING, event, **fields)
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until the records so far are in the file; return whether they are."""
@@ -217,7 +221,7 @@ class TelemetrySink:
 
     def _write_log(self, envelope: Envelope) -> None:
         record = envelope.record
-        level = self._level(record)
+        level = _level(record)
         if not is_heard(level):
             return
         fields = {one.name: _short(getattr(record, one.name)) for one in attrs.fields(type(record))}
@@ -230,25 +234,13 @@ class TelemetrySink:
         context = {"group": self.group_id, "client": self.client_id, "member": self._member_id}
         log(level, event, context, fields)
 
-    def _level(self, record: Record) -> int:
-        if isinstance(record, AssignmentReceived):
-            self._refusals = 0
-        elif isinstance(record, RequestRefused) and record.action == Action.REJOIN_LATER.value:
-            self._refusals += 1
-            if _is_worth_a_warning(self._refusals):
-                return logging.WARNING
-        if isinstance(record, _WARNINGS):
-            return logging.WARNING
-        return logging.DEBUG if isinstance(record, _DEBUG) else logging.INFO
 
-
-def _is_worth_a_warning(refusals: int) -> bool:
-    """Return whether to warn of a consecutive refused round: of the 2nd, 4th, 8th, ….
-
-    A single refused round is normal. Several in a row mean a group that makes no progress, perhaps
-    for hours.
-    """
-    return refusals > 1 and refusals.bit_count() == 1
+def _level(record: Record) -> int:
+    if isinstance(record, RequestRetried) and record.is_over:
+        return logging.INFO
+    if isinstance(record, _WARNINGS):
+        return logging.WARNING
+    return logging.DEBUG if isinstance(record, _DEBUG) else logging.INFO
 
 
 def _short(value: object) -> object:

@@ -36,6 +36,7 @@ from coopgroup.kafka.rpc.topics import (
     ProduceAnswer,
 )
 from coopgroup.kafka.rpc.transport import GroupTransport, TopicLane
+from coopgroup.kafka.trouble import Trouble
 from coopgroup.telemetry import Envelope, to_json
 
 # The records of a round come within moments: they make one batch.
@@ -47,8 +48,6 @@ _FIRST_PAUSE_S: Final = 0.2
 _PAUSE_S_MAX: Final = 30.0
 # A topic or a right may be added later. Until then each try only costs the broker time.
 _REFUSED_PAUSE_S: Final = 60.0
-# A leader that moves within seconds is no news.
-_FAILURES_UNTOLD: Final = 5
 
 
 @define(eq=False, kw_only=True)
@@ -72,6 +71,11 @@ class TelemetryTopic(TelemetryWriter):
     _place: FoundPartition | None = field(default=None, init=False)
     _is_asked: bool = field(default=False, init=False)
     _failures: int = field(default=0, init=False)
+    _trouble: Trouble = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        began, ended = "telemetry_topic_unavailable", "telemetry_topic_available"
+        self._trouble = Trouble(self.warn, began, ended)
 
     # --- any thread ------------------------------------------------------------------------------
 
@@ -184,9 +188,7 @@ class TelemetryTopic(TelemetryWriter):
             for _ in range(count):
                 self._waiting.popleft()
             self._batch_records, self._failures = _BATCH_RECORDS, 0
-            dropped = self._accept()
-            if dropped is not None:
-                self.warn("telemetry_topic_available", topic=self.topic, dropped=dropped)
+            self._trouble.succeed(topic=self.topic, dropped=self._accept())
             self._go_on()
 
     def _divide(self, count: int, error: str) -> None:
@@ -213,8 +215,8 @@ class TelemetryTopic(TelemetryWriter):
         else:
             is_refused = answer.error_code in TOPIC_REFUSALS
             error = TOPIC_REFUSALS.get(answer.error_code) or error_name(answer.error_code)
-        if (is_refused or self._failures >= _FAILURES_UNTOLD) and self._refuse():
-            self.warn("telemetry_topic_unavailable", topic=self.topic, error=error)
+        if self._trouble.fail(at_once=is_refused, topic=self.topic, error=error):
+            self._refuse()
         pause_s = min(_FIRST_PAUSE_S * 2 ** min(self._failures, 16), _PAUSE_S_MAX)
         self._failures += 1
         self.transport.later(_REFUSED_PAUSE_S if is_refused else pause_s, self._go_on)

@@ -18,6 +18,7 @@ from coopgroup.core.member.events import RejoinRequested, SubscriptionChanged
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.lookup import ClusterLookup
+from coopgroup.kafka.trouble import Trouble
 from coopgroup.worker import Worker
 
 # A missing subscribed topic is looked up more often than the refresh interval.
@@ -143,6 +144,10 @@ class TopicWatcher:
     _stopped: bool = field(default=False, init=False)
     _worker: Worker = field(factory=lambda: Worker("coopgroup-watcher"), init=False)
     _number: int = field(default=0, init=False)  # of the latest planned look; no other one counts
+    _trouble: Trouble = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._trouble = Trouble(self.leader.warn, "topics_unavailable", "topics_available")
 
     def stop(self) -> None:
         """End the watch; wait for a look-up in progress, within bounds."""
@@ -209,8 +214,9 @@ class TopicWatcher:
             in_doubt = self.lookup.is_in_doubt
         except Exception as error:  # noqa: BLE001 -- a dead watcher would notice nothing any more
             if not self._stopped:
-                self.leader.warn("topics_unavailable", error=str(error))
+                self._trouble.fail(error=str(error))
             return _RETRY_MS
+        self._trouble.succeed()
         return _RETRY_MS if in_doubt else pause_ms
 
     def _evaluate(self, wish: TopicWish) -> None:

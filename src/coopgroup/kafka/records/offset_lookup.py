@@ -23,12 +23,19 @@ from attrs import define, field
 
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.effects import Lane
-from coopgroup.core.member.error_actions import Action, RequestKind, action_for, error_name
+from coopgroup.core.member.error_actions import (
+    Action,
+    RequestKind,
+    action_for,
+    error_name,
+    usual_cause,
+)
 from coopgroup.core.model.group_api import (
     Coordinator,
     FindCoordinatorAnswer,
     FindCoordinatorRequest,
 )
+from coopgroup.core.model.retries import Retries
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_error, kafka_exception
 from coopgroup.kafka.membership.group_events import CODE_OF_FAILURE
@@ -71,17 +78,17 @@ class _Question:
     """A partition whose committed offset is wanted.
 
     Attributes:
+        retries: since when there is no answer, and whether that was told.
         asked: number of the request in progress for it; None without one.
         retry_at_s: earliest time of the next request.
         holds: number of commits in progress that hold it back (`OffsetLookup.hold`).
     """
 
-    since_s: float
+    retries: Retries
     asked: int | None = None
     retry_at_s: float = 0.0
     attempts: int = 0
     holds: int = 0
-    is_reported: bool = False
 
 
 @define(eq=False)
@@ -176,30 +183,37 @@ class OffsetLookup:
                     del self._found[key]
 
     def overdue(self, limit_s: float) -> list[Partition]:
-        """Return the partitions without an answer for `limit_s`, each only once."""
-        now = now_s()
+        """Return the partitions without an answer for `limit_s` that are to be told now."""
+        at_ms, after_ms = round(1000 * now_s()), round(1000 * limit_s)
+        late = []
         with self._lock:
-            late = [
-                one
-                for one, question in self._questions.items()
-                if not question.is_reported and now - question.since_s >= limit_s
-            ]
-            for one in late:
-                self._questions[one].is_reported = True
+            for one, question in self._questions.items():
+                before = question.retries
+                question.retries = before.told(at_ms, after_ms=after_ms)
+                if question.retries is not before:
+                    late.append(one)
         return late
+
+    @property
+    def is_overdue(self) -> bool:
+        """Return whether a partition that `overdue` has named is still without an answer."""
+        with self._lock:
+            questions = self._questions.values()
+            return any(one.retries.told_at_ms is not None for one in questions)
 
     def next_overdue_at_s(self, limit_s: float) -> float:
         """Return the time at which `overdue` has a partition to name; infinite if never."""
         with self._lock:
-            fresh = (one.since_s for one in self._questions.values() if not one.is_reported)
-            return min(fresh, default=math.inf) + limit_s
+            untold = (one.retries for one in self._questions.values())
+            since_ms = (one.since_ms for one in untold if one.told_at_ms is None)
+            return min(since_ms, default=math.inf) / 1000 + limit_s
 
     def _knows(self, one: Partition) -> bool:
         return one in self._questions or one in self._found
 
     def _ask(self, one: Partition) -> _Question:
         self._found.pop(one, None)
-        question = self._questions[one] = _Question(now_s())
+        question = self._questions[one] = _Question(Retries(since_ms=round(1000 * now_s())))
         return question
 
     # --- requests --------------------------------------------------------------------------------
@@ -353,7 +367,7 @@ class OffsetLookup:
             del self._questions[key]
             self._found[key] = found
             return
-        self.reason = error_name(code)
+        self.reason = _said(code)
         if code in _RETRY or code in _SEEK:
             if code in _SEEK:
                 self._coordinator = None
@@ -367,7 +381,7 @@ class OffsetLookup:
         if isinstance(answer, TransportFailure):
             self.reason = answer.message
             return CODE_OF_FAILURE[answer.kind]
-        self.reason = error_name(answer.error_code)
+        self.reason = _said(answer.error_code)
         return answer.error_code
 
     def _put_off(self, keys: Iterable[Partition], *, at_once: bool = False) -> None:
@@ -389,6 +403,10 @@ class OffsetLookup:
             self._questions[key].retry_at_s = now_s() + _REFUSED_BACKOFF_S
         else:
             del self._questions[key]
+
+
+def _said(code: int) -> str:
+    return f"{error_name(code)}{usual_cause(code, ': ')}"
 
 
 def _backoff_s(attempts: int) -> float:

@@ -83,15 +83,21 @@ class StartingOffsets:
     warn: Callable[..., None]
     # Partitions whose refusal was reported to the application, each once.
     _refused: set[Partition] = field(factory=set, init=False)
+    # Whether partitions that wait were told.
+    _is_told: bool = field(default=False, init=False)
 
     # --- the group's thread ----------------------------------------------------------------------
 
     def pause_s(self) -> float:
         """Repeat due questions, and warn of slow ones; return the seconds until the next call."""
+        if self._is_told and not self.lookup.is_overdue:
+            self._is_told = False
+            self.warn("committed_offsets_available", is_over=True)
         if self.lookup.is_idle:
             return math.inf
         late = self.lookup.overdue(_WARN_AFTER_S)
         if late:
+            self._is_told = True
             shown = ResourceSet.from_pairs(sorted(late)[:_SHOWN_MAX]).to_dict()
             why, count = self.lookup.reason, len(late)
             self.warn("committed_offsets_unavailable", error=why, waiting=shown, count=count)

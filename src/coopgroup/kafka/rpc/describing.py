@@ -9,7 +9,13 @@ from attrs import define, field
 
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.effects import Lane
-from coopgroup.core.member.error_actions import Action, RequestKind, action_for, error_name
+from coopgroup.core.member.error_actions import (
+    Action,
+    RequestKind,
+    action_for,
+    error_name,
+    usual_cause,
+)
 from coopgroup.core.model.group_api import Coordinator, FindCoordinatorRequest
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.clock import now_s, pause
@@ -28,7 +34,7 @@ def describe_group(
     """Return a group's description by its coordinator.
 
     Raises:
-        ConfigurationError: no broker answers in time, or the brokers refuse the question.
+        ConfigurationError: no answer in time, or the brokers refuse the question.
     """
     with closing(GroupDescriber(settings, group_id)) as describer:
         return describer.describe(timeout_ms)[1]
@@ -43,7 +49,7 @@ def find_coordinator(
     named broker for the group, until it answers.
 
     Raises:
-        ConfigurationError: no broker answers in time, or the brokers refuse the question.
+        ConfigurationError: no answer in time, or the brokers refuse the question.
     """
     with closing(GroupDescriber(settings, group_id)) as describer:
         return describer.describe(timeout_ms)[0]
@@ -57,17 +63,18 @@ class GroupDescriber:
     group_id: str
     _transport: GroupTransport | None = field(default=None, init=False)
     _until_s: float = field(default=0.0, init=False)  # time limit of all requests of one question
+    _refused: int = field(default=ErrorCode.NONE, init=False)  # code of its last answer
 
     def describe(self, timeout_ms: int) -> tuple[Coordinator, DescribedGroup]:
         """Return the group's coordinator and its description.
 
         Raises:
-            ConfigurationError: no broker answers in time, or the brokers refuse the question.
+            ConfigurationError: no answer in time, or the brokers refuse the question.
         """
         if self._transport is None:
             self._transport = GroupTransport(self.settings, lambda _: None)
             self._transport.start()
-        self._until_s = now_s() + timeout_ms / 1000
+        self._until_s, self._refused = now_s() + timeout_ms / 1000, int(ErrorCode.NONE)
         try:
             while (described := self._ask_once(self._transport)) is None:
                 pause(_PAUSE_S)
@@ -99,7 +106,7 @@ class GroupDescriber:
         request: FindCoordinatorRequest | DescribeGroupRequest,
         node: Coordinator | None,
     ) -> Any:  # noqa: ANN401  (the answer to the request)
-        left_ms = round(1000 * (self._until_s - now_s()))
+        left_ms = self._left_ms()
         if left_ms <= 0:
             raise self._refusal("no answer in time")
         answer = transport.ask(Lane.COMMIT, request, node=node, timeout_ms=left_ms)
@@ -108,12 +115,24 @@ class GroupDescriber:
         return answer
 
     def _refuse_for_good(self, code: int) -> None:
+        self._refused = code
         if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             raise ConfigurationError("GROUP", self.group_id, "a group that this user may DESCRIBE")
         if action_for(RequestKind.FIND_COORDINATOR, code) is Action.FAIL:
             raise self._refusal(error_name(code))
 
+    def _left_ms(self) -> int:
+        return round(1000 * (self._until_s - now_s()))
+
     def _refusal(self, reason: str) -> ConfigurationError:
+        if self._refused and self._left_ms() <= 0:
+            return without_coordinator(self.group_id, self._refused)
         servers = ",".join(host_and_port(*one) for one in self.settings.bootstrap_servers)
         expected = f"brokers that answer ({' '.join(reason.split())})"
         return ConfigurationError("bootstrap.servers", servers, expected)
+
+
+def without_coordinator(group_id: str, code: int) -> ConfigurationError:
+    """Return the error of a group whose brokers answer, but with an error that did not pass."""
+    reason = f"{error_name(code)}{usual_cause(code, ': ')}"
+    return ConfigurationError("GROUP", group_id, f"a group whose coordinator answers ({reason})")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import attrs
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
@@ -20,7 +21,7 @@ from coopgroup.core.member.effects import (
 )
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox, GroupErrors
-from coopgroup.telemetry import RequestRefused, StateChanged
+from coopgroup.telemetry import RequestRefused, RequestRetried, StateChanged
 from tests.unit.kafka.test_consumer_delivery_interruption import interrupt, strike
 
 THREADING = {"threading.py"}
@@ -136,6 +137,28 @@ def test_the_same_error_is_told_again_after_half_a_minute(monkeypatch: pytest.Mo
     served(inbox)
     codes = [one.name() for one in told]
     assert codes == ["_TRANSPORT", "_TRANSPORT", "_AUTHENTICATION"]
+
+
+def test_request_that_is_retried_for_long_is_told_with_its_usual_cause() -> None:
+    told: list[KafkaError] = []
+    inbox = ApplicationInbox()
+    errors = GroupErrors(told.append, inbox)
+    code = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    failed = RequestRetried(
+        request="FindCoordinator",
+        error="COORDINATOR_NOT_AVAILABLE",
+        code=code,
+        for_ms=10_400,
+        cause="usually no replicas",
+    )
+    for record in (failed, failed, attrs.evolve(failed, is_over=True)):
+        errors.hear(record)
+    served(inbox)
+    said = (
+        "GroupCoordinator: FindCoordinator failed: "
+        "COORDINATOR_NOT_AVAILABLE for 10 s: usually no replicas"
+    )
+    assert [(one.code(), one.str(), one.fatal()) for one in told] == [(code, said, False)]
 
 
 def test_refusal_of_the_member_is_told_before_poll_raises_it() -> None:

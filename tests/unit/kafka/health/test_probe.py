@@ -1,5 +1,6 @@
 """The probe reads a member without waiting for it."""
 
+import logging
 import math
 from collections.abc import Iterator
 from socket import gethostname
@@ -11,7 +12,7 @@ from coopgroup.core.leader import Lags
 from coopgroup.core.member.events import SubscriptionChanged
 from coopgroup.core.member.parts import LastAssignment
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.model.group_api import HeartbeatRequest
+from coopgroup.core.model.group_api import FindCoordinatorAnswer, HeartbeatRequest
 from coopgroup.kafka.health.probe import MemberProbe, WorkSample
 from coopgroup.kafka.health.progress import PartitionSample
 from coopgroup.kafka.records.commit_meter import CommitMeter
@@ -78,6 +79,33 @@ def test_rebalance_counts_until_the_member_is_settled(stage: Stage, hand: Hand) 
     hand.advance(2.0)
     assert stage.probe.driver.member.state.value == "stable"
     assert stage.probe.read().rebalancing_s == 0.0
+
+
+def test_group_without_a_coordinator_is_named_and_is_no_reason_to_restart(
+    stage: Stage, hand: Hand, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The brokers cannot create __consumer_offsets."""
+    refused = FindCoordinatorAnswer(error_code=15, error_message="", coordinator=None)
+    stage.group.override = lambda _: refused
+    stage.probe.driver.post(SubscriptionChanged(topics=("orders",)))
+    hand.advance(9.0)
+    assert (stage.probe.read().retried, caplog.messages) == ((), [])
+    hand.advance(60.0)
+    health = stage.probe.read()
+    (why,) = health.retried
+    assert why.startswith("FindCoordinator fails for 69.0 s: COORDINATOR_NOT_AVAILABLE: usually ")
+    assert (health.problems(), health.group_problems(), health.is_ready) == ((), (why,), False)
+    (line,) = caplog.messages
+    assert line.startswith(
+        "request_retried group=g member='' generation=-1 request=FindCoordinator"
+    )
+    assert "offsets.topic.replication.factor" in line
+    stage.group.override = None
+    with caplog.at_level(logging.INFO, logger="coopgroup"):
+        hand.advance(2.0)
+    assert (stage.probe.read().retried, stage.probe.read().is_ready) == ((), True)
+    ended = [one for one in caplog.records if "is_over=True" in one.getMessage()]
+    assert [one.levelno for one in ended] == [logging.INFO]
 
 
 def test_assignments_that_cannot_be_read_are_a_problem_after_a_session(

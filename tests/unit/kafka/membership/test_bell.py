@@ -18,6 +18,7 @@ from coopgroup.kafka.rpc.topics import (
     RingsAnswer,
 )
 from coopgroup.kafka.rpc.transport import GroupTransport
+from tests.support.by_hand import Hand
 from tests.unit.kafka.fakes import FOUND, LOST, MOVED, THERE, HandTransport
 
 
@@ -122,6 +123,27 @@ def test_missing_topic_or_right_is_one_warning_and_tried_rarely(
         assert host.transport.run() == 300.0
     warning = {"event": "bell_unavailable", "topic": "bell", "action": "listen", "error": name}
     assert host.warnings == [warning]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_topic_that_cannot_be_reached_is_told_once_after_a_time(
+    host: Host, hand: Hand, *, named: bool
+) -> None:
+    host.bell(listens=False, named=named)
+    began_s = hand.now_s
+    while hand.now_s < began_s + 120.0:
+        host.transport.answer(FindPartition, LOST)
+        assert len(host.warnings) == (named and hand.now_s >= began_s + 10.0)
+        hand.now_s += host.transport.run()
+    host.transport.answer(FindPartition, FOUND)
+    host.transport.answer(FindEnd, EndAnswer(error_code=0, offset=5))
+    host.transport.answer(ListenForRings, RingsAnswer(error_code=0, next_offset=5, end_offset=5))
+    fields = {"topic": "bell", "action": "listen"}
+    told = [
+        {"event": "bell_unavailable", **fields, "error": "gone"},
+        {"event": "bell_available", **fields, "is_over": True},
+    ]
+    assert host.warnings == (told if named else [])
 
 
 def test_topic_that_nobody_named_may_be_missing_and_is_found_when_it_comes(host: Host) -> None:

@@ -10,6 +10,7 @@ import pytest
 from attrs import define, field
 from confluent_kafka import KafkaError, Message
 
+from coopgroup.kafka import trouble
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.membership import missing_topics
 from coopgroup.kafka.membership.missing_topics import MissingTopics
@@ -73,14 +74,14 @@ def story(monkeypatch: pytest.MonkeyPatch) -> _Story:
     buffer = SimpleNamespace(add=handed.extend, is_shared=False)
     fetching = SimpleNamespace(record_buffer=buffer)
 
-    def warn(event: str, topics: list[str], error: str) -> None:
-        assert event == "topics_missing"
-        warned.append((topics, error))
+    def warn(event: str, topics: list[str] | None = None, error: str = "", **_: object) -> None:
+        warned.append(([event] if topics is None else topics, error))
 
     missing = MissingTopics(
         cast("Any", cluster), ApplicationInbox(), cast("Any", fetching), warn, 5_000
     )
     monkeypatch.setattr(missing_topics, "now_s", lambda: cluster.now_s)
+    monkeypatch.setattr(trouble, "now_ms", lambda: round(1000 * cluster.now_s))
     return _Story(cluster, missing, warned, handed)
 
 
@@ -128,6 +129,17 @@ def test_brokers_that_do_not_answer_are_asked_again(story: _Story) -> None:
     story.cluster.run(20.0)
     assert [one[0] for one in story.cluster.asked] == [0.0, 5.0, 6.0]
     assert story.warned == [TOLD]
+
+
+def test_brokers_that_do_not_answer_for_long_are_told_once_and_at_the_end(story: _Story) -> None:
+    story.cluster.codes, story.cluster.is_up = {"orders": 0}, False
+    story.look("orders", until_s=9.0)
+    assert story.warned == []
+    story.cluster.run(100.0)
+    assert [where for where, _ in story.warned] == [["topics_unavailable"]]
+    story.cluster.is_up = True
+    story.cluster.run(110.0)
+    assert [where for where, _ in story.warned[1:]] == [["topics_available"]]
 
 
 def test_long_subscriptions_ask_for_a_bounded_number_of_names(story: _Story) -> None:

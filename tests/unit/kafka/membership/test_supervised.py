@@ -6,11 +6,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.events import LeaveRequested
+from coopgroup.core.model.group_api import FindCoordinatorAnswer
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.membership import supervised as supervised_module
@@ -19,6 +22,7 @@ from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.supervisor import VARIABLE
 from tests.support.by_hand import Hand
 from tests.support.programs import TIMEOUT_S
+from tests.unit.kafka.fakes import LOST, FakeCoordinator
 from tests.unit.kafka.one_member_group import SETTINGS, running, subscribe
 
 PASSWORD = {
@@ -229,6 +233,30 @@ def test_helper_leaves_for_a_member_although_it_cannot_for_others(
         "cannot leave group g for silent: x: got 'b:1', expected brokers",
         "left group g for m",
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, r"^GROUP: .*COORDINATOR_NOT_AVAILABLE: usually"),
+        (None, r"^bootstrap\.servers: .*brokers that answer \(gone\)"),
+    ],
+)
+def test_helper_names_what_the_brokers_answer(
+    monkeypatch: pytest.MonkeyPatch, hand: Hand, code: int | None, said: str
+) -> None:
+    coordinator = FakeCoordinator(
+        override=lambda _: (
+            LOST
+            if code is None
+            else FindCoordinatorAnswer(error_code=code, error_message="", coordinator=None)
+        )
+    )
+    transport = SimpleNamespace(send=coordinator.send, start=lambda: None, close=lambda: None)
+    monkeypatch.setattr(supervised_module, "GroupTransport", lambda *_: transport)
+    note = {"connection": {"bootstrap.servers": "b:1"}, "group": "g", "id": "m", "bell": None}
+    with pytest.raises(ConfigurationError, match=said):
+        supervised_module.leave_for(note, hand.now_s + 1.0)
 
 
 def test_helper_of_members_that_all_left_is_content(

@@ -12,7 +12,6 @@ import pytest
 import structlog
 from structlog.typing import EventDict
 
-from coopgroup.core.member import Action
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.membership.telemetry_file import TelemetryFile
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
@@ -24,6 +23,7 @@ from coopgroup.telemetry import (
     MembershipLost,
     Record,
     RequestRefused,
+    RequestRetried,
     ResourcesStarted,
     RoundRefused,
     StateChanged,
@@ -106,6 +106,8 @@ def test_write_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
         (STARTED, logging.INFO),
         (StateChanged(before="a", after="b", cause="c"), logging.DEBUG),
         (RequestRefused(request="a", error="b", action="c"), logging.DEBUG),
+        (RequestRetried(request="a", error="b"), logging.WARNING),
+        (RequestRetried(request="a", error="b", is_over=True), logging.INFO),
         (MembershipLost(resources=ResourceSet(), cause="c"), logging.WARNING),
         (CommitFailed(resources=ResourceSet(), error="e"), logging.WARNING),
         (RoundRefused(violations=("v",)), logging.WARNING),
@@ -132,25 +134,6 @@ def test_log_line_of_failed_work_names_its_resource(caplog: pytest.LogCaptureFix
     failed = ResourceSet({"audit": [0]})
     write(TelemetrySink("g"), WorkFailed(resources=failed, action="start", error="E", attempts=1))
     assert """ resources="{'audit': [0]}" """ in caplog.records[0].getMessage()
-
-
-REFUSED = RequestRefused(request="SyncGroup", error="E", action=Action.REJOIN_LATER.value)
-
-
-def test_rounds_refused_in_a_row_are_warnings_now_and_then(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """The second refusal shows that the group makes no progress; the log is not flooded."""
-    sink = TelemetrySink("g")
-    with caplog.at_level(logging.WARNING, logger="coopgroup"):
-        warned = []
-        for number in range(1, 10):
-            write(sink, REFUSED)
-            if caplog.records:
-                assert "rejoin after a back-off" in caplog.records[0].getMessage()
-                warned.append(number)
-            caplog.clear()
-        assert warned == [2, 4, 8]
 
 
 def test_logged_records_have_their_fields_in_words_and_as_attributes(

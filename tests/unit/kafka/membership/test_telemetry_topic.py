@@ -20,6 +20,7 @@ from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.rpc.topics import FindPartition, FoundPartition, Produce, ProduceAnswer
 from coopgroup.kafka.rpc.transport import GroupTransport, TopicLane
 from coopgroup.telemetry import Envelope, MemberReported, ResourcesStarted, from_json
+from tests.support.by_hand import Hand
 from tests.unit.kafka.fakes import FOUND, HERE, LOST, MOVED, THERE, HandTransport
 
 TAKEN = ProduceAnswer(error_code=0)
@@ -131,7 +132,31 @@ def test_missing_topic_is_one_warning_and_its_records_wait(host: Host) -> None:
     assert host.warnings == [
         dropped(1),
         ("telemetry_topic_unavailable", {"topic": "telemetry", "error": error}),
-        ("telemetry_topic_available", {"topic": "telemetry", "dropped": 0}),
+        ("telemetry_topic_available", {"topic": "telemetry", "dropped": 0, "is_over": True}),
+    ]
+
+
+@pytest.mark.parametrize("answer", [LOST, FoundPartition(error_code=5)])
+def test_topic_that_cannot_be_reached_is_told_once_after_a_time(
+    host: Host,
+    hand: Hand,
+    answer: Any,  # noqa: ANN401
+) -> None:
+    """A leader that moves within seconds is no news."""
+    host.topic(1)
+    host.transport.run()
+    began_s = hand.now_s
+    while hand.now_s < began_s + 120.0:
+        host.transport.answer(FindPartition, answer)
+        assert [event for event, _ in host.warnings] == (
+            ["telemetry_topic_unavailable"] if hand.now_s >= began_s + 10.0 else []
+        )
+        hand.now_s += host.transport.run()
+    host.transport.answer(FindPartition, FOUND)
+    host.transport.answer(Produce, TAKEN)
+    assert [event for event, _ in host.warnings] == [
+        "telemetry_topic_unavailable",
+        "telemetry_topic_available",
     ]
 
 

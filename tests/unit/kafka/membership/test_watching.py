@@ -150,15 +150,18 @@ def test_look_when_a_round_is_led_meanwhile_counts_for_nothing(hand: Hand) -> No
     assert watched.posted == [SubscriptionChanged(topics=("a", "b"))]
 
 
-def test_look_that_fails_is_told_and_tried_again(hand: Hand) -> None:
+def test_look_that_fails_is_tried_again_and_told_once_after_a_time(hand: Hand) -> None:
     error = KafkaException(KafkaError(KafkaError._TRANSPORT))
     watched = Watched(hand, Cluster({"orders": [0]}, error), refresh_ms=-1)
     watched.watch("^o")
-    hand.run()
+    hand.advance(9.0)
+    assert (watched.warned, watched.posted) == ([], [])
+    hand.advance(60.0)
     assert (watched.warned, watched.posted) == (["topics_unavailable"], [])
     watched.cluster.error = None
     hand.advance(1.0)
     assert watched.posted == [SubscriptionChanged(topics=("orders",))]
+    assert watched.warned == ["topics_unavailable", "topics_available"]
 
 
 @pytest.mark.parametrize("ends", ["leader", "watcher"])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.effects import GrantResources, LoseResources
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
@@ -71,3 +72,24 @@ def test_a_long_wait_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     clock[0] = 110.0
     made.pause_s()
     assert (said[1][1]["waiting"], said[1][1]["count"]) == ({"many": [*range(10)]}, 5_000)
+    clock[0] = 704.0
+    made.pause_s()
+    assert len(said) == 2
+    clock[0] = 705.0  # ten minutes after the first warning
+    made.pause_s()
+    assert (said[2][1]["waiting"], len(said)) == ({"t": [0]}, 3)
+    made.lookup.drop([A])
+    made.pause_s()
+    assert len(said) == 3
+    made.lookup.drop_all()
+    for _ in range(2):
+        made.pause_s()
+    assert said[3:] == [("committed_offsets_available", {"is_over": True})]
+
+
+def test_reason_of_a_long_wait_has_its_usual_cause() -> None:
+    blocked = {A: CommittedOffset(-1, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)}
+    made = starts(FakeCoordinator(committed=blocked))
+    made.want([A])
+    said = "UNSTABLE_OFFSET_COMMIT: usually a transaction that commits offsets of the group"
+    assert made.lookup.reason.startswith(said)

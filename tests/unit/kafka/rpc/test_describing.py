@@ -17,6 +17,7 @@ from coopgroup.kafka.rpc.describing import GroupDescriber
 from coopgroup.kafka.rpc.questions import DescribedGroup
 from coopgroup.kafka.rpc.transport import GroupTransport
 from tests.support.by_hand import Hand
+from tests.unit.kafka.fakes import LOST
 from tests.unit.kafka.rpc.transport_stage import settings_for
 
 COORDINATOR = Coordinator(node_id=1, host="broker", port=9092)
@@ -33,11 +34,15 @@ class Brokers:
     code: int
     until_s: float
     asked_at_s: list[float] = field(factory=list)
+    lost_from_s: float = float("inf")
     is_closed: bool = False
 
     def send(self, _: object, request: object, on_answer: Callable[[Any], None], **_more: object):  # type: ignore[no-untyped-def]  # noqa: ANN201
         self.asked_at_s.append(self.hand.now_s)
         code = self.code if self.hand.now_s < self.until_s else 0
+        if self.hand.now_s >= self.lost_from_s:
+            on_answer(LOST)
+            return
         if isinstance(request, FindCoordinatorRequest):
             found = None if code else COORDINATOR
             on_answer(FindCoordinatorAnswer(error_code=code, error_message="", coordinator=found))
@@ -66,7 +71,18 @@ def test_question_without_an_answer_ends_at_its_limit_and_closes_the_connections
 ) -> None:
     brokers = Brokers(hand, ErrorCode.COORDINATOR_NOT_AVAILABLE, float("inf"))
     began_s = hand.now_s
-    with pytest.raises(ConfigurationError, match="no answer in time"):
+    said = (
+        r"^GROUP: got 'g', expected a group whose coordinator answers "
+        r"\(COORDINATOR_NOT_AVAILABLE: usually offsets\.topic\.replication\.factor is above"
+    )
+    with pytest.raises(ConfigurationError, match=said):
         describer_of(brokers).describe(1_000)
     assert hand.now_s - began_s == pytest.approx(1.0)
     assert brokers.is_closed
+
+
+def test_brokers_that_stop_to_answer_are_named_even_after_a_refusal(hand: Hand) -> None:
+    brokers = Brokers(hand, ErrorCode.COORDINATOR_NOT_AVAILABLE, float("inf"))
+    brokers.lost_from_s = hand.now_s + 0.5
+    with pytest.raises(ConfigurationError, match=r"^bootstrap\.servers: .*brokers that answer"):
+        describer_of(brokers).describe(1_000)
