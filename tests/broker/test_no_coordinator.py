@@ -137,7 +137,7 @@ def test_group_begins_by_itself_when_the_topic_is_there(caplog: pytest.LogCaptur
         wait_for(is_told, "error_cb", WAIT_S)
         compacted = {"cleanup.policy": "compact"}
         offsets = NewTopic("__consumer_offsets", PARTITIONS, 1, config=compacted)
-        admin = AdminClient(cluster.client_config())
+        admin = AdminClient(dict[str, Any](cluster.client_config()))
         admin.create_topics([offsets])["__consumer_offsets"].result(30)
         with caplog.at_level(logging.INFO, logger="coopgroup"):
             wait_for(lambda: consumer.poll(0.1) is not None, "the record", WAIT_S)

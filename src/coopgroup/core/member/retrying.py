@@ -23,7 +23,7 @@ from coopgroup.core.member.error_actions import (
     error_name,
     usual_cause,
 )
-from coopgroup.core.member.events import Answered, RequestFailed
+from coopgroup.core.member.events import RequestFailed
 from coopgroup.core.member.transitions import AT_WORK
 from coopgroup.core.model.group_api import OffsetCommitAnswer
 from coopgroup.core.model.retries import Retries
@@ -32,6 +32,7 @@ from coopgroup.core.telemetry.records import RequestRetried
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
+    from coopgroup.core.member.events import Answered
     from coopgroup.core.member.member import Member, Outstanding
     from coopgroup.core.member.turn import Turn
 
@@ -68,13 +69,12 @@ def told_retries(member: Member, now_ms: int) -> tuple[str, ...]:
 
 
 def _codes(event: Answered | RequestFailed) -> AbstractSet[int]:
-    match event:
-        case Answered(answer=OffsetCommitAnswer(codes=codes)):
-            return {code for _, _, code in codes}
-        case Answered():
-            return {event.answer.error_code}
-        case RequestFailed():
-            return {event.code}
+    if isinstance(event, RequestFailed):
+        return {event.code}
+    answer = event.answer
+    if isinstance(answer, OffsetCommitAnswer):
+        return {code for _, _, code in answer.codes}
+    return {answer.error_code}
 
 
 def _note_failure(turn: Turn, kind: RequestKind, sent: Outstanding, code: int) -> None:

@@ -143,10 +143,10 @@ class RoundLeader:
         self._rounds.close(_STOP_TIMEOUT_S)
         self.looks.close(max(0.0, deadline - now_s()))
 
-    def warn(self, event: str, **fields: object) -> None:
+    def warn(self, event: str, *, is_over: bool = False, **fields: object) -> None:
         """Tell about a look-up that failed, unless it failed because the member closes."""
         if not self.is_stopped:
-            self.sink.warn(event, **fields)
+            self.sink.warn(event, is_over=is_over, **fields)
 
     def replace_seen(self, before: SeenTopics, partitions: ResourceSet) -> bool:
         """Note changed partitions unless a round was led since `before`; return whether it did."""

@@ -500,7 +500,7 @@ class Watched:
     def __attrs_post_init__(self) -> None:
         unused: Any = None
         sink: Any = SimpleNamespace(
-            warn=lambda event, **fields: self.warned.append((event, fields))
+            warn=lambda event, is_over, **fields: self.warned.append((event, fields))
         )
         leader = RoundLeader(
             assignor=LagAwareAssignor(),
