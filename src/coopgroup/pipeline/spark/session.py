@@ -444,7 +444,7 @@ def in_one_line(complaint: str = "Spark failed", *, query: str | None = None) ->
         ConfigurationError: in the place of an error of Spark, if the query is wrong.
         PipelineError: in the place of other errors of Spark; it begins with the complaint.
     """
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - an extra
     from pyspark.errors import PySparkException  # noqa: PLC0415 - likewise
 
     try:
