@@ -18,16 +18,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE: Final = Path(__file__).parent
+RESERVED: Final = "spark.sql.ansi.enforceReservedKeywords"
 TIMEOUT_S: Final = 600  # a session starts in five seconds, or in a minute on a busy machine
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Return a session on two cores, with Spark's Kafka source, for all tests."""
+    """Return a session on two cores, with Spark's Kafka source, for all tests.
+
+    A cluster may set words such as `group` and `end` aside, which the tables have as columns.
+    """
     session = build_session(
         master="local[2]",
         jars=connector_jars(),
-        extra=LIGHT,
+        extra={**LIGHT, RESERVED: "true"},
     )
     yield session
     with warnings.catch_warnings():
@@ -53,6 +57,7 @@ def ordinary(spark: SparkSession) -> SparkSession:
         "spark.sql.autoBroadcastJoinThreshold": "10MB",
         "spark.sql.codegen.wholeStage": "true",
         "spark.sql.codegen.factoryMode": "FALLBACK",
+        RESERVED: "false",
     }
     assert {*LIGHT} - {*settings} == {"spark.driver.extraJavaOptions"}
     for name, value in settings.items():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from coopgroup.cli.app import run
 from coopgroup.errors import PipelineError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 ADVICE = "coopgroup.cli.pipeline.run.advice_for"
 RECORDS = 5
+YEAR_2100_MS = 4_102_444_800_000
 
 
 def produce(cluster: KafkaCluster, topic: str) -> dict[str, str]:
@@ -102,6 +104,45 @@ def test_one_call_runs_all_jobs_and_prints_a_summary(
     assert last["rows"]["commits"] > first["rows"]["commits"]
     assert last["rows"]["rebalances"] > first["rows"]["rebalances"]
     assert computed == [(later,)]
+
+
+@pytest.mark.verify
+def test_lags_that_cannot_be_known_are_unknown_and_told(
+    spark: SparkSession,
+    kafka_cluster: KafkaCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The third of five records has a timestamp of the year 2100; the first is of 1970.
+
+    The other topic is deleted. A third one is made again, with one partition in place of two.
+    """
+    config = dict(kafka_cluster.client_config())
+    counts = {"ahead": 1, "gone": 1, "again": 2}
+    producer = Producer(config)
+    for topic, count in counts.items():
+        kafka_cluster.create_topic(topic, count)
+        for partition in range(count):
+            for timestamp in (1, 0, YEAR_2100_MS if topic == "ahead" else 0, 0, 0):
+                producer.produce(topic, b"x", partition=partition, timestamp=timestamp)
+    producer.flush()
+    consumer = Consumer({**config, "group.id": "unsure"})
+    places = [TopicPartition(topic, one, 4) for topic, n in counts.items() for one in range(n)]
+    consumer.commit(offsets=places, asynchronous=False)
+    admin = AdminClient({**config})
+    for done in admin.delete_topics(["gone", "again"]).values():
+        done.result()
+    wait_for(lambda: not {"gone", "again"} & {*admin.list_topics(timeout=5).topics}, "a deletion")
+    kafka_cluster.create_topic("again", 1)
+    where = ["--tables", str(tmp_path), "--bootstrap-server", kafka_cluster.bootstrap_servers]
+    assert run(["pipeline", "history", *where]) == 0
+    capsys.readouterr()
+    assert run(["pipeline", "lag", *where, "--group", "unsure", "--every", "1"]) == 0
+    found = rows(Tables(spark=spark, folder=str(tmp_path)).read("lag"), "topic", "lag", "rule")
+    assert {*found} == {("ahead", None, "unknown")}
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("coopgroup: lag of gone is unknown: the topic does not exist")
+    assert second.startswith("coopgroup: lag of ahead[0] is unknown at ")
 
 
 # --- a broker with TLS and a password -------------------------------------------------------------

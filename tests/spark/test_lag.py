@@ -22,6 +22,7 @@ from coopgroup.pipeline.lag import (
     lag_of,
     loads_of,
     subscribed_moments,
+    unknown_of,
     write_lag,
 )
 from coopgroup.pipeline.scope import Scope
@@ -36,7 +37,7 @@ HOUR_MS = 3_600_000
 
 
 def end(
-    at_ms: int, offset: int, partition: int = 0, begin: int = 0, topic: str = "orders"
+    at_ms: int, offset: int | None, partition: int = 0, begin: int = 0, topic: str = "orders"
 ) -> dict[str, Any]:
     """Return the end offset of a partition."""
     return {
@@ -124,7 +125,7 @@ tell(
         end(15, 10),
         end(20, 20),
         end(35, 30, begin=3),
-        end(41, 50),  # looked up before the commit with which it is compared
+        end(41, 50),  # below the commit
         end(41, 80, partition=1, begin=5),
         end(41, 80, partition=1, begin=5),  # a repetition
     ],
@@ -156,8 +157,45 @@ def test_commit_outside_of_the_log_counts_as_none(
         (20, 30, 30, "committed"),
         (25, 30, lags[0], reset),
         (55, 45, 15, "committed"),
-        (60, 45, 0, "committed"),
+        (60, 45, None, "unknown"),  # the group has read records that the end does not count
         (65, 45, lags[1], reset),
+    ]
+
+
+# A record of the year 2100 is at offset 5: its offset is the end of each moment before 2100.
+# The second partition has no commit beyond the record, and the brokers tell its timestamp.
+tell(
+    "ahead",
+    [commit(10, 4), commit(20, 7), commit(10, 4, partition=1)],
+    [
+        *(end(at_ms, 5, one) for at_ms in (15, 25) for one in (0, 2)),
+        *(end(at_ms, None, 1) for at_ms in (15, 25)),
+        end(30, 9) | {"is_present": True},
+        end(30, 9, 1) | {"is_present": True},
+    ],
+)
+live("ahead", (10, 1))
+
+
+@pytest.mark.parametrize(("reset", "uncommitted"), [("earliest", 5), ("latest", 0)])
+def test_lag_before_a_record_of_the_future_is_unknown(
+    reset: str, uncommitted: int, computed: dict[str, DataFrame]
+) -> None:
+    columns = ("partition", "at_ms", "end", "lag", "rule")
+    assert found(computed, reset, "ahead", *columns) == [
+        (0, 15, 5, 1, "committed"),
+        (0, 25, 5, None, "unknown"),
+        (0, 30, 9, 2, "committed"),
+        (1, 15, None, None, "unknown"),
+        (1, 25, None, None, "unknown"),
+        (1, 30, 9, 5, "committed"),
+        (2, 15, 5, uncommitted, reset),
+        (2, 25, 5, uncommitted, reset),
+    ]
+    # An unknown end is left out of the loads.
+    assert found(computed, "loads", "ahead", "partition", "arrival_s") == [
+        (0, 0.015),
+        (2, 0.01),
     ]
 
 
@@ -173,7 +211,7 @@ def test_lag_is_end_less_what_was_committed_by_then(
         (0, 15, 10, 4, 6, "committed"),
         (0, 20, 20, 9, 11, "committed"),
         (0, 35, 30, None, deleted, reset),
-        (0, 41, 50, 60, 0, "committed"),
+        (0, 41, 50, 60, None, "unknown"),
         (1, 41, 80, None, uncommitted, reset),
     ]
 
@@ -332,6 +370,16 @@ def test_lag_is_written_from_the_tables(
     assert rows(tables.read("loads"), "arrival_s", "consumption_s") == [(0.02, 0.02)]
     write_lag(tables, "latest", Scope(since_ms=20))
     assert rows(tables.read("lag"), "at_ms", "lag") == [(35, 15)]
+
+
+def test_unknown_lags_are_counted_by_partition(tables: Tables, spark: SparkSession) -> None:
+    commits = [commit(10, 7), commit(10, 7, partition=1), commit(10, 7, group="h", topic="paid")]
+    tables.append("history", 0, {"commits": make(spark, "commits", *commits)})
+    ends = [end(15, 9), end(15, 5, 1), end(20, 5, 1), end(20, None, topic="paid")]
+    tables.merge({"ends": make(spark, "ends", *ends)})
+    write_lag(tables, "latest")
+    assert unknown_of(tables) == [("orders", 1, 2), ("paid", 0, 1)]
+    assert unknown_of(tables, Scope(groups=("g",), since_ms=18)) == [("orders", 1, 1)]
 
 
 def test_no_lag_is_later_than_the_end_of_the_history(tables: Tables, spark: SparkSession) -> None:

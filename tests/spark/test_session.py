@@ -16,8 +16,10 @@ import pytest
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import functions as sql
 
+from coopgroup.cli.app import run
 from coopgroup.pipeline.spark.session import LIGHT, build_session, connector_jars
 from coopgroup.pipeline.tables import Tables
+from tests.spark.conftest import RESERVED
 from tests.spark.frames import commit, make
 
 if TYPE_CHECKING:
@@ -61,6 +63,52 @@ def test_session_is_found_from_another_thread(spark: SparkSession) -> None:
         extra = {"spark.sql.shuffle.partitions": "7"}
         assert pool.submit(build_session, extra=extra).result() is spark
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
+def test_reserved_words_are_names_of_columns(spark: SparkSession) -> None:
+    """Also where the settings of a cluster forbid it; Delta Lake could not read the tables."""
+    assert spark.sparkContext.getConf().get(RESERVED) == "true"
+    assert spark.sql("SELECT 1 AS group, 2 AS end, 3 AS user, 4 AS table").collect() == [
+        (1, 2, 3, 4)
+    ]
+
+
+MISTAKES = {
+    "SELEC 1": "[PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'",
+    " ": "[PARSE_EMPTY_STATEMENT]",
+    "SELECT * FROM nothing": "[TABLE_OR_VIEW_NOT_FOUND]",
+    "SELECT nothing FROM commits": "[UNRESOLVED_COLUMN.WITH_SUGGESTION]",
+    "SELECT 1 / (committed - 4) AS one FROM commits": "[DIVIDE_BY_ZERO]",
+    "SELECT CAST(topic AS int) AS one FROM commits": "[CAST_INVALID_INPUT]",
+}
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)], ids=["table", "json"])
+def test_mistakes_in_a_query_are_one_line_with_the_reason(
+    more: tuple[str, ...], tables: Tables, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Also those that only a task of Spark finds. The exit status is that of a wrong argument."""
+    tables.append("history", 0, {"commits": make(tables.spark, "commits", commit(1, 4))})
+    for query, reason in MISTAKES.items():
+        assert run(["pipeline", "sql", query, "--tables", tables.folder, *more]) == 2
+        said = capfd.readouterr()
+        assert said.out == ""
+        (line,) = said.err.splitlines()
+        assert line.startswith("coopgroup: QUERY: got ")
+        assert reason in line
+
+
+@pytest.mark.verify
+def test_a_setting_that_spark_refuses_is_one_line(tmp_path: Path) -> None:
+    """No job has begun then."""
+    asked = ["pipeline", "sql", "SELECT 1", "--tables", str(tmp_path)]
+    asked += ["--conf", "spark.sql.shuffle.partitions=abc"]
+    command = [sys.executable, "-m", "coopgroup", *asked]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("coopgroup: --conf: got 'spark.sql.shuffle.partitions=abc', expected")
+    assert line.endswith("spark.sql.shuffle.partitions should be int, but was abc")
 
 
 @pytest.mark.verify

@@ -1,9 +1,10 @@
 """Ends of partitions from the brokers: at present, or at earlier moments.
 
 Kafka keeps no history of ends. But it can find the first record of a time, whose offset was the
-end of the partition then. This has two limits. Timestamps come from producers, so ends are as
-accurate as their clocks. And retention deletes records: a moment whose first record is the first
-remaining one is skipped, unless the partition still has all its records.
+end of the partition then. This has three limits. Timestamps come from producers, so ends are as
+accurate as their clocks. Retention deletes records: a moment whose first record is the first
+remaining one is skipped, unless the partition still has all its records. And a record with a
+timestamp in the future is the first one of all moments before: their end is unknown, so it is null.
 
 The answer for a past moment does not change. So a job notes which moments it has asked for, and
 asks for others only.
@@ -11,6 +12,7 @@ asks for others only.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -39,6 +41,7 @@ ENDS_JOB: Final = "ends"
 MOMENTS_MAX: Final = 5_000
 _TASKS_PER_CORE: Final = 4
 _MINUTE_MS: Final = 60_000
+_AHEAD_MS: Final = _MINUTE_MS  # clocks of producers and of this machine may differ by so much
 _ANSWER_S: Final = 10.0
 _MS_PER_S: Final = 1_000
 _REFUSALS: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)
@@ -46,7 +49,8 @@ _NO_RIGHT: Final = KafkaError.TOPIC_AUTHORIZATION_FAILED
 _NOT_TOLD: Final = (_NO_RIGHT, KafkaError.UNKNOWN_TOPIC_OR_PART)
 _NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zeros: the brokers have no ids
 _URL_SAFE: Final = str.maketrans("+/", "-_")
-_Row = tuple[str, int, int, int, int, bool, str | None]
+_Place = tuple[str, int]
+_Row = tuple[str, int, int, int, int | None, bool, str | None]
 
 
 @frozen(kw_only=True)
@@ -148,7 +152,7 @@ class Brokers:
 
         Yields:
             Rows (topic, partition, at_ms, begin, end, is_present, topic_id) of one moment,
-            ascending.
+            ascending. The end is `None` if the first record has a timestamp in the future.
 
         Raises:
             PipelineError: the brokers do not answer.
@@ -163,23 +167,25 @@ class Brokers:
             return
         admin = self._admin([])
         ids = _topic_ids(admin, sorted({place.topic for place in places}))
-        begins = _offsets(admin, places, OffsetSpec.earliest())
-        ends = _offsets(admin, places, OffsetSpec.latest())
+        begins = _first_records(admin, places, OffsetSpec.earliest())
+        ends = _first_records(admin, places, OffsetSpec.latest())
         if now_ms is not None:
             yield [
-                (*place, now_ms, begins[place], ends[place], True, ids.get(place[0]))
-                for place in sorted(ends)
+                (*place, now_ms, begins[place].offset, ends[place].offset, True, ids.get(place[0]))
+                for place in sorted(begins.keys() & ends.keys())
             ]
+        newest_ms = time.time_ns() // 1_000_000 + _AHEAD_MS
         for at_ms in moments_ms:
-            firsts = _offsets(admin, places, OffsetSpec.for_timestamp(at_ms))
-            yield [
-                (
-                    *(*place, at_ms, begins[place], first if first >= 0 else ends[place], False),
-                    ids.get(place[0]),
-                )
-                for place, first in sorted(firsts.items())
-                if first != begins[place] or begins[place] == 0
-            ]
+            firsts = _first_records(admin, places, OffsetSpec.for_timestamp(at_ms))
+            rows: list[_Row] = []
+            for place in sorted(firsts.keys() & begins.keys() & ends.keys()):
+                first, begin = firsts[place], begins[place].offset
+                if first.offset == begin != 0:
+                    continue
+                end = first.offset if first.offset >= 0 else ends[place].offset
+                known = end if first.timestamp <= newest_ms else None
+                rows.append((*place, at_ms, begin, known, False, ids.get(place[0])))
+            yield rows
 
     def _admin(self, refusals: list[str]) -> AdminClient:
         """Return a client that adds the brokers' refusals to the list."""
@@ -221,19 +227,27 @@ def _topic_ids(
     return found
 
 
-def _offsets(
+def _first_records(
     admin: AdminClient,
     places: Sequence[TopicPartition],
     spec: Any,  # noqa: ANN401 - untyped there
-) -> dict[tuple[str, int], int]:
+) -> dict[_Place, Any]:
+    """Return offset and timestamp of a record in each partition that exists.
+
+    Raises:
+        PipelineError: the brokers did not answer.
+    """
+    found = {}
     asked = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=_ANSWER_S)
-    try:
-        return {
-            (place.topic, place.partition): future.result().offset
-            for place, future in asked.items()
-        }
-    except KafkaException as error:
-        raise PipelineError(f"offsets cannot be looked up: {error.args[0].str()}") from None
+    for place, future in asked.items():
+        try:
+            found[place.topic, place.partition] = future.result()
+        except KafkaException as error:
+            # Its topic was deleted, or made again with fewer partitions, since it was listed.
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                said = error.args[0].str()
+                raise PipelineError(f"offsets cannot be looked up: {said}") from None
+    return found
 
 
 def step_ms(since_ms: int, until_ms: int) -> int:
@@ -265,7 +279,7 @@ def write_ends(
     moments: range,
     now_ms: int,
     until_ms: int | None = None,
-) -> None:
+) -> tuple[str, ...]:
     """Look up ends, now and at earlier moments, and add those that the table does not have yet.
 
     The executors ask the brokers, each for some of the moments. So neither the driver nor an
@@ -279,6 +293,9 @@ def write_ends(
         now_ms: time to record for the present.
         until_ms: end of the history, a further moment. Without a new one, no later moment counts,
             so the present ends are not needed.
+
+    Returns:
+        The topics that do not exist, or that the user may not describe.
 
     Raises:
         PipelineError: the brokers do not answer.
@@ -297,8 +314,9 @@ def write_ends(
     for at_ms in moments:
         new = [some for one, some in alike.items() if one is None or not one.has(at_ms)]
         asks += [(at_ms, tuple(chain.from_iterable(new)))] if new else []
+    gone = tuple(topic for topic in topics if topic not in lives)
     if not asks or not lives:
-        return
+        return gone
     tasks = min(len(asks), _TASKS_PER_CORE * tables.spark.sparkContext.defaultParallelism)
     look_up = partial(_looked_up, brokers=brokers, asks=asks, now_ms=now_ms)
     numbers = tables.spark.range(0, len(asks), 1, max(1, tasks))
@@ -312,6 +330,7 @@ def write_ends(
         }
     said = {topic: (lives[topic], *one) for topic, one in asked.items()}
     tables.note(ENDS_JOB, {"asked": said, "until_ms": until_ms})
+    return gone
 
 
 class Asked(NamedTuple):

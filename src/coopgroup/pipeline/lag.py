@@ -8,7 +8,9 @@ read it. The rules are those of the lag-aware assignors (KAFKA-5337). With
 `auto.offset.reset=latest` the lag is 0. With other values it is the number of all records. They
 also apply to a commit outside of the log, if begin and end are of that moment: its record was
 deleted, or the topic was made again. The begin of a past moment is not known, and its end is only
-as accurate as the clocks of producers.
+as accurate as the clocks of producers. If a commit is beyond the end of a past moment, this end is
+wrong: a record before it has a later timestamp. The lag is then unknown (null), and so is the lag
+of a moment whose end is unknown.
 
 If a topic is deleted and made again, its id tells the two lives apart. A moment is left out if the
 last commit and the end have different ids. So the lag is unknown until the first commit to the new
@@ -48,12 +50,15 @@ __all__ = [
     "loads_of",
     "skew_of",
     "subscribed_moments",
+    "unknown_of",
+    "used_topics",
     "write_lag",
 ]
 
 LAG_JOB: Final = "lag"
 LOADS_JOB: Final = "loads"
 RESETS: Final = ("earliest", "latest")
+_NO_LAG: Final = "unknown"
 _PARTITION: Final = ("group", "topic", "partition")
 _STATE: Final = ("group", "source_partition", "source_offset")
 _MOMENT: Final = ("group", "at_ms", "generation")
@@ -109,19 +114,18 @@ def lag_of(
     reads = subscribed.withColumn("is_read", sql.lit(1))
     known = known.join(reads, ["group", "topic", "at_ms"], "left")
     known = known.where(is_committed | sql.col("is_read").isNotNull())
-    none = sql.lit(0).cast("long")
+    none, false = sql.lit(0).cast("long"), sql.lit(0).cast("boolean")
     uncommitted = none if reset == "latest" else sql.col("end") - sql.col("begin")
-    is_outside = sql.col("is_present") & ~sql.col("committed").between(
-        sql.col("begin"), sql.col("end")
-    )
-    counts = is_committed & ~sql.coalesce(is_outside, sql.lit(False))  # noqa: FBT003 - a value
+    is_present = sql.coalesce("is_present", false)
+    is_outside = is_present & ~sql.col("committed").between(sql.col("begin"), sql.col("end"))
+    counts = is_committed & ~sql.coalesce(is_outside, false)
+    lag = sql.when(counts, sql.col("end") - sql.col("committed")).otherwise(uncommitted)
     return known.select(
         *(*_PARTITION, "at_ms", "end", "committed"),
-        # The commit may be newer than the look-up of the end.
-        sql.greatest(
-            sql.when(counts, sql.col("end") - sql.col("committed")).otherwise(uncommitted), none
-        ).alias("lag"),
-        sql.when(counts, "committed").otherwise(reset).alias("rule"),
+        sql.when(lag >= 0, lag).alias("lag"),
+        sql.when(lag >= 0, sql.when(counts, "committed").otherwise(reset))
+        .otherwise(_NO_LAG)
+        .alias("rule"),
     )
 
 
@@ -165,6 +169,7 @@ def loads_of(ends: DataFrame, commits: DataFrame, interests: DataFrame) -> DataF
         commits: the table.
         interests: from `interests_of`.
     """
+    ends = ends.where(sql.col("end").isNotNull())
     produced = ends.select("topic", "partition", "at_ms", sql.col("end").alias("offset"))
     arrivals = _rates(produced, ("topic", "partition"), "arrival")
     arrivals = arrivals.join(interests.select("group", "topic"), "topic")
@@ -202,7 +207,7 @@ def _rates(offsets: DataFrame, keys: tuple[str, ...], name: str) -> DataFrame:
 
 
 def skew_of(lag: DataFrame, states: DataFrame, holders: DataFrame) -> DataFrame:
-    """Return the table: a row for each time with a known lag of a group with members.
+    """Return the table: a row for each time at which the lag of all owned partitions is known.
 
     A member without partitions counts with a lag of 0. A partition without an owner does not count.
 
@@ -221,12 +226,20 @@ def skew_of(lag: DataFrame, states: DataFrame, holders: DataFrame) -> DataFrame:
         order=["state"],
     ).where(sql.col("member_count") > 0)
     held = holders.select("group", "state", "topic", "partition", "member_id")
-    rows = lag.join(at, ["group", "at_ms"]).join(held, ["group", "state", "topic", "partition"])
-    by_member = rows.groupBy(*_MOMENT, "member_count", "member_id").agg(sql.sum("lag").alias("lag"))
+    lags = lag.select(*_PARTITION, "at_ms", "lag")
+    rows = at.join(held, ["group", "state"]).join(lags, [*_PARTITION, "at_ms"], "left")
+    by_member = rows.groupBy(*_MOMENT, "member_count", "member_id").agg(
+        sql.sum("lag").alias("lag"), sql.count_if(sql.col("lag").isNull()).alias("unknown")
+    )
     mean = sql.col("lag_total") / sql.col("members")
     return (
         by_member.groupBy(*_MOMENT, sql.col("member_count").alias("members"))
-        .agg(sql.sum("lag").alias("lag_total"), sql.max("lag").alias("lag_max"))
+        .agg(
+            sql.sum("lag").alias("lag_total"),
+            sql.max("lag").alias("lag_max"),
+            sql.sum("unknown").alias("unknown"),
+        )
+        .where(sql.col("unknown") == 0)
         .withColumn("lag_mean", mean)
         .withColumn(
             "imbalance",
@@ -234,6 +247,18 @@ def skew_of(lag: DataFrame, states: DataFrame, holders: DataFrame) -> DataFrame:
         )
         .select(*TABLES["skew"].schema.names)
     )
+
+
+def unknown_of(tables: Tables, scope: Scope = ALL) -> list[tuple[str, int, int]]:
+    """Return the partitions with unknown lags, and the number of such moments, ascending.
+
+    Args:
+        tables: with lag.
+        scope: groups, and begin.
+    """
+    lag = scope.since(scope.of_groups(tables.read("lag"))).where(sql.col("lag").isNull())
+    counts = lag.groupBy("topic", "partition").agg(sql.count_distinct("at_ms").alias("moments"))
+    return sorted((row.topic, row.partition, row.moments) for row in counts.collect())
 
 
 def committed_topics(tables: Tables, scope: Scope = ALL) -> tuple[tuple[str, ...], int]:
@@ -247,6 +272,20 @@ def committed_topics(tables: Tables, scope: Scope = ALL) -> tuple[tuple[str, ...
     topics = commits.groupBy("topic").agg(sql.min("at_ms").alias("at_ms"))
     rows = topics.collect()  # only the names, to ask the brokers about ends
     return tuple(sorted(row.topic for row in rows)), min((row.at_ms for row in rows), default=0)
+
+
+def used_topics(tables: Tables, scope: Scope) -> set[str]:
+    """Return the topics that a group committed in the time of a scope.
+
+    Args:
+        tables: with history.
+        scope: groups, and begin.
+    """
+    commits = scope.since(scope.of_groups(tables.read("commits")))
+    return {
+        row.topic
+        for row in commits.where(~sql.col("is_tombstone")).select("topic").distinct().collect()
+    }
 
 
 def write_lag(tables: Tables, reset: str, scope: Scope = ALL) -> None:

@@ -213,7 +213,7 @@ ENDS: Final = Table(
         partition=_INT,
         at_ms=_LONG,  # time of the offsets
         begin=_LONG,  # first remaining offset, at the time of the look-up
-        end=_LONG,  # offset of the next record
+        end=_LONG,  # offset of the next record; null if a timestamp in the future hides it
         is_present=BooleanType(),  # the offsets are of the time of the look-up; null in old rows
         topic_id=_STRING,  # id of the topic at the time of the look-up; null if unknown
     ),
@@ -225,10 +225,10 @@ LAG: Final = Table(
     schema=_schema(
         **_PARTITION,
         at_ms=_LONG,
-        end=_LONG,
+        end=_LONG,  # as in ends
         committed=_LONG,  # null without a commit
-        lag=_LONG,  # records, never negative
-        rule=_STRING,  # "committed"; without a commit in the log "earliest" or "latest"
+        lag=_LONG,  # records, never negative; null if unknown
+        rule=_STRING,  # "committed"; without a commit in the log "earliest" or "latest"; "unknown"
     ),
     key=(*_PARTITION, "at_ms"),
     is_derived=True,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from coopgroup.errors import PipelineError
 from coopgroup.pipeline import ends
@@ -96,3 +98,62 @@ def test_brokers_are_asked_for_new_moments_of_each_topic_only() -> None:
     assert asked(range(30, 60, 10), 65) == [(None, both), (65, both), (40, both), (50, both)]
     lives["paid"] = "c 1"
     assert asked(range(40, 60, 10), 65) == [(40, ("paid",)), (50, ("paid",))]
+
+
+NOW_MS = time.time_ns() // 1_000_000
+YEAR_2100_MS = 4_102_444_800_000
+
+
+def test_ends_that_a_record_of_the_future_hides_are_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kafka finds the first record of a time or later: this one, at each moment before its time.
+
+    The clock of a producer may be fast by seconds. A partition that vanishes has no row.
+    """
+    stamps = {0: NOW_MS, 1: NOW_MS + 50_000, 2: YEAR_2100_MS, 3: -1}
+    gone = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+
+    def answers(asked: dict[TopicPartition, OffsetSpec], **_: object) -> dict[TopicPartition, Any]:
+        found = {}
+        for place, spec in asked.items():
+            found[place] = Future[Any]()
+            offset = {OffsetSpec.earliest(): 0, OffsetSpec.latest(): 9}.get(spec, 5)
+            stamp = stamps.get(place.partition, -1)
+            if place.partition == len(stamps):
+                found[place].set_exception(gone)
+            else:
+                offset = -1 if offset == 5 and stamp < 0 else offset
+                found[place].set_result(SimpleNamespace(offset=offset, timestamp=stamp))
+        return found
+
+    partitions = dict.fromkeys(range(len(stamps) + 1))
+    admin = SimpleNamespace(
+        list_topics=lambda **_: SimpleNamespace(
+            topics={"t": SimpleNamespace(partitions=partitions)}
+        ),
+        describe_topics=lambda *_, **__: {},
+        list_offsets=answers,
+    )
+    monkeypatch.setattr(ends, "AdminClient", lambda _: admin)
+    (rows,) = Brokers(config={}).ends(["t"], [NOW_MS - 99], None)
+    assert [(row[1], row[3], row[4]) for row in rows] == [
+        *((0, 0, 5), (1, 0, 5)),
+        *((2, 0, None), (3, 0, 9)),
+    ]
+
+
+@pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError.TOPIC_AUTHORIZATION_FAILED])
+def test_other_errors_of_a_look_up_end_the_job(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: Future[Any] = Future()
+    failed.set_exception(KafkaException(KafkaError(code)))
+    admin = SimpleNamespace(
+        list_topics=lambda **_: SimpleNamespace(
+            topics={"t": SimpleNamespace(partitions={0: None})}
+        ),
+        describe_topics=lambda *_, **__: {},
+        list_offsets=lambda asked, **_: dict.fromkeys(asked, failed),
+    )
+    monkeypatch.setattr(ends, "AdminClient", lambda _: admin)
+    with pytest.raises(PipelineError, match="offsets cannot be looked up"):
+        [*Brokers(config={}).ends(["t"], [], 5)]

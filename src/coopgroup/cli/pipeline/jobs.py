@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -29,6 +29,7 @@ from coopgroup.cli.pipeline.options import (
 )
 from coopgroup.errors import ConfigurationError, PipelineError
 from coopgroup.pipeline.spark.session import in_one_line
+from coopgroup.printable import printable
 from coopgroup.report.wording import counted
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ _WRITE_S_MAX: Final = 60.0
 _TIDY_S: Final = 600.0
 _KEPT_HOURS: Final = 1
 _NOTED_S: Final = 60.0
+_LINES_MAX: Final = 10
 _BEGUN_S_MAX: Final = 120.0
 _WAITS: Final = re.compile("Initializing sources|Getting offsets from|Initializing StreamExecution")
 _HISTORY: Final = ("commits", "generations", "members", "assignments")
@@ -134,18 +136,20 @@ def lag(
         if every_s is None:
             tables.require("commits", "coopgroup pipeline history")
             _check_cluster(tables, cluster_id)
-            compute_lag(tables, brokers, reset, scope, every)
+            tell_unknown(tables, scope, compute_lag(tables, brokers, reset, scope, every))
         else:
             source = brokers.source(_INTERNAL_TOPIC, "no group has ever committed")
             options |= all_partitions(brokers, _INTERNAL_TOPIC)
             with interruption() as interrupted:
                 query = _start_history(tables, brokers, options, source, every_s)
-                tidied_s = time.monotonic()
+                tidied_s, told = time.monotonic(), frozenset[str]()
                 while query.isActive and not interrupted.is_set():
                     _note_end(tables, query)
                     if tables.as_of_ms() is not None:
                         with _told_conflicts():
-                            compute_lag(tables, brokers, reset, scope, every, is_now=True)
+                            gone = compute_lag(tables, brokers, reset, scope, every, is_now=True)
+                            _tell_gone(tables, scope, {*gone} - told)
+                            told = frozenset(gone)
                     if time.monotonic() - tidied_s > _TIDY_S:
                         _delete_replaced(tables)
                         tidied_s = time.monotonic()
@@ -367,7 +371,7 @@ def compute_lag(
     every_s: float | None,
     *,
     is_now: bool = False,
-) -> None:
+) -> tuple[str, ...]:
     """Look up ends, of now only or also of earlier moments, and bring the lag up to date.
 
     Args:
@@ -377,13 +381,16 @@ def compute_lag(
         scope: groups, and begin of the lag.
         every_s: seconds between moments; `None` chooses them by the length of the history.
         is_now: whether to look up the present ends only.
+
+    Returns:
+        The committed topics that do not exist, or that the user may not describe.
     """
     from coopgroup.pipeline import ends  # noqa: PLC0415 - needs the extra
     from coopgroup.pipeline.lag import committed_topics, write_lag  # noqa: PLC0415 - likewise
 
     topics, first_ms = committed_topics(tables, scope)
     if not topics:
-        return
+        return ()
     now_ms = _now_ms()
     # Lag has no later moments: the commits until then are not read yet.
     until_ms = min(now_ms, tables.as_of_ms() or now_ms)
@@ -391,8 +398,46 @@ def compute_lag(
     every_ms = ends.step_ms(first_ms, until_ms) if every_s is None else int(every_s * _MS_PER_S)
     grid = range(0) if is_now else ends.grid_ms(first_ms, until_ms, every_ms)
     # The end of the history is the newest moment with a known lag.
-    ends.write_ends(tables, brokers, topics, grid, now_ms, None if is_now else until_ms)
+    gone = ends.write_ends(tables, brokers, topics, grid, now_ms, None if is_now else until_ms)
     write_lag(tables, reset, scope)
+    return gone
+
+
+def tell_unknown(tables: Tables, scope: Scope, gone: Collection[str]) -> None:
+    """Report on standard error which lags are unknown, and why.
+
+    Args:
+        tables: with lag.
+        scope: groups, and begin of the lag.
+        gone: from `compute_lag`.
+    """
+    from coopgroup.pipeline.lag import unknown_of  # noqa: PLC0415 - needs the extra
+
+    _tell_gone(tables, scope, gone)
+    found = unknown_of(tables, scope)
+    for topic, partition, moments in found[:_LINES_MAX]:
+        _complain(
+            f"lag of {topic}[{partition}] is unknown at {counted(moments, 'moment')}: a record has"
+            " a later timestamp than records after it, so the end then is not known"
+        )
+    if len(found) > _LINES_MAX:
+        _complain(f"lag of {len(found) - _LINES_MAX} more partitions is unknown, likewise")
+
+
+def _tell_gone(tables: Tables, scope: Scope, gone: Collection[str]) -> None:
+    """Report topics without ends to which groups committed in the time of the scope."""
+    if not gone:
+        return
+    from coopgroup.pipeline.lag import used_topics  # noqa: PLC0415 - needs the extra
+
+    for topic in sorted(used_topics(tables, scope) & {*gone}):
+        _complain(
+            f"lag of {topic} is unknown: the topic does not exist, or the user may not describe it"
+        )
+
+
+def _complain(message: str) -> None:
+    click.echo(f"coopgroup: {printable(message)}", err=True)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from coopgroup.cli.pipeline.jobs import (
     compute_lag,
     read_history,
     require_some,
+    tell_unknown,
 )
 from coopgroup.cli.pipeline.options import (
     Place,
@@ -105,7 +106,8 @@ def _compute(
         read_history(tables, brokers, options, source)
         require_some(tables, source.topic)
     with _timed("lag", seconds):
-        compute_lag(tables, brokers, reset, scope, None)
+        gone = compute_lag(tables, brokers, reset, scope, None)
+    tell_unknown(tables, scope, gone)
     with _timed("episodes", seconds):
         write_episodes(tables, scope=scope)
 

@@ -37,6 +37,7 @@ def command(query: str, *, as_json: bool, place: Place) -> None:
     tables = place.tables(is_brief=True)
     with in_one_line():
         create_views(tables.spark, tables.folder)
+    with in_one_line(query=query):
         found = tables.spark.sql(query)
         _print_json(found) if as_json else _print(found)
 

@@ -436,8 +436,8 @@ def _policies(tables: Readable, groups: Sequence[str]) -> dict[str, tuple[Choice
 
 
 def _lag_from(tables: Readable, begins_ms: Mapping[str, int]) -> DataFrame:
-    """Return the rows of `lag` of each group from its begin on."""
-    lag = _of(tables, "lag", list(begins_ms))
+    """Return the rows of known `lag` of each group from its begin on."""
+    lag = _of(tables, "lag", list(begins_ms)).where(sql.col("lag").isNotNull())
     begins = lag.sparkSession.createDataFrame(
         list(begins_ms.items()), "`group` string, from_ms long"
     )

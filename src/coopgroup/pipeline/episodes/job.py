@@ -366,7 +366,8 @@ def _frames(
             identities=identities_of(read("events")) if "events" in known else None,
             keep=keep,
         )
-        return _of_states(commits, states, present, assignments, recent("lag"), context)
+        lag = recent("lag").where(sql.col("lag").isNotNull())
+        return _of_states(commits, states, present, assignments, lag, context)
 
     def of_telemetry() -> dict[str, DataFrame]:
         if "events" not in known:

@@ -76,6 +76,11 @@ _CAUSES_MAX: Final = 50
 _REASON_LETTERS_MAX: Final = 400
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_QUERY_LETTERS_MAX: Final = 100
+_SQL_STATE: Final = re.compile(r"SQLSTATE: (\w{2})\w{3}\b")
+_OF_QUERIES: Final = frozenset({"0A", "21", "22", "42", "54", "P0"})  # SQLSTATE begins with it
+_NAME_OF_CLASS: Final = re.compile(r"\A[\w.$]+:\s+(?=\[[A-Z])")
+_MEMORY: Final = re.compile(r"\d+([kmgtp]b?|b)?", re.IGNORECASE)
 _MASTER: Final = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|spark://.+|yarn|k8s://.+")
 
 # Seven days of history of a large group fit. The user can set more memory (`extra`).
@@ -107,6 +112,10 @@ _DELTA: Final[Mapping[str, str]] = MappingProxyType(
         "spark.databricks.io.skipping.mdc.sortWithinFiles": "true",
         "spark.databricks.delta.properties.defaults.logRetentionDuration": "interval 2 days",
     }
+)
+# Delta Lake parses the names of columns: with reserved words it cannot read a column `group`.
+_FIXED: Final[Mapping[str, str]] = MappingProxyType(
+    {"spark.sql.ansi.enforceReservedKeywords": "false"}
 )
 _LOCAL: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -222,9 +231,11 @@ def check_settings(*, master: str, jars: Sequence[str], extra: Mapping[str, str]
     """Check for errors that are visible before Spark starts; else as `build_session`."""
     if not _MASTER.fullmatch(master):
         raise ConfigurationError("--master", master, "a master of Spark, such as local[4]")
-    for name in extra:
+    for name, value in extra.items():
         if not name.startswith("spark."):
             raise ConfigurationError("--conf", name, "a setting whose name begins with 'spark.'")
+        if name.endswith(".memory") and not _MEMORY.fullmatch(value):
+            raise ConfigurationError("--conf", f"{name}={value}", "a size of memory, such as 4g")
     for jar in jars:
         if "://" not in jar and not Path(jar).is_file():
             raise ConfigurationError("--jars", jar, "a jar file that exists")
@@ -247,7 +258,8 @@ def build_session(
     session selects that way, because otherwise the history would be empty. With assigned partitions
     (`cli.pipeline.jobs.all_partitions`) that way joins no consumer group.
 
-    The master, the jars and the settings of `spark-submit` override all others.
+    The master, the jars and the settings of `spark-submit` override all others. The session never
+    enforces reserved words in SQL, because Delta Lake could not read the tables with them.
 
     Args:
         master: Spark's master URL: `local[*]`, `local[4]`, `spark://...`, `yarn`, `k8s://...`.
@@ -255,14 +267,15 @@ def build_session(
         extra: further settings of Spark, which override ours.
 
     Raises:
-        ConfigurationError: the master is invalid, a jar does not exist, Spark does not know the
-            name of a setting, or there is no folder for temporary files.
+        ConfigurationError: the master is invalid, a jar does not exist, Spark refuses a setting, or
+            there is no folder for temporary files.
         PipelineError: PySpark or Java is missing, or Spark does not start.
     """
     check_settings(master=master, jars=jars, extra=extra)
     require_spark()
     submitted = _submitted()
-    return _start({**_settings(submitted.get("spark.master", master), jars, extra), **submitted})
+    settings = {**_settings(submitted.get("spark.master", master), jars, extra), **submitted}
+    return _start(settings, extra)
 
 
 def _settings(master: str, jars: Sequence[str], extra: Mapping[str, str]) -> dict[str, str]:
@@ -295,9 +308,9 @@ def _submitted() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def _start(settings: Mapping[str, str]) -> SparkSession:
+def _start(settings: Mapping[str, str], extra: Mapping[str, str]) -> SparkSession:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
     from pyspark.errors import PySparkException  # noqa: PLC0415 - an extra
-    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - an extra
     from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
 
     # A running session has its settings already, from the thread that created it.
@@ -313,9 +326,25 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
     try:
         with _silenced():
             session: SparkSession = builder.getOrCreate()
-    except (PySparkException, OSError, RuntimeError) as error:
-        reason = str(error).strip().splitlines() or ["no reason given"]
-        raise PipelineError(f"Spark does not start: {reason[0]}") from error
+        # Spark checks settings of SQL when it uses the first one.
+        _prepare(session, settings)
+    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+        reason = reason_of(error)
+        for name, value in extra.items():
+            if name in reason:
+                wrong = f"{name}={value}"
+                raise ConfigurationError(
+                    "--conf", wrong, f"what Spark accepts: {reason}"
+                ) from error
+        raise PipelineError(f"Spark does not start: {reason}") from error
+    return session
+
+
+def _prepare(session: SparkSession, settings: Mapping[str, str]) -> None:
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - an extra
+
+    for name, value in _FIXED.items():
+        session.conf.set(name, value)
     # Delta prints how many files it deleted. Standard output is for results.
     jvm = session._jvm  # noqa: SLF001 - PySpark has no other way
     assert jvm is not None
@@ -328,7 +357,6 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
         session.conf.set(_SHUFFLE_PARTITIONS, max(_PARTITIONS_MIN, _PER_CORE * cores))
         if _FIRST_PARTITIONS not in settings:
             session.conf.set(_FIRST_PARTITIONS, _FIRST_PER_CORE * cores)
-    return session
 
 
 @contextlib.contextmanager
@@ -407,19 +435,29 @@ def connector_jars() -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def in_one_line(complaint: str = "Spark failed") -> Iterator[None]:
+def in_one_line(complaint: str = "Spark failed", *, query: str | None = None) -> Iterator[None]:
     """Report the cause of an error of Spark in one line, in place of a page of Java.
 
+    Args:
+        complaint: the begin of the line.
+        query: SQL of the user, if Spark runs it here.
+
     Raises:
-        PipelineError: in the place of an error of Spark; it begins with the complaint.
+        ConfigurationError: in the place of an error of Spark, if the query is wrong.
+        PipelineError: in the place of other errors of Spark; it begins with the complaint.
     """
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - an extra
     from pyspark.errors import PySparkException  # noqa: PLC0415 - likewise
 
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise PipelineError(f"{complaint}: {with_remedy(reason_of(error))}") from error
+        reason = reason_of(error)
+        state = _SQL_STATE.search(_text_of(error))
+        if query is not None and state is not None and state[1] in _OF_QUERIES:
+            said = _shortened(query, _QUERY_LETTERS_MAX)
+            raise ConfigurationError("QUERY", said, f"SQL that Spark can run: {reason}") from error
+        raise PipelineError(f"{complaint}: {with_remedy(reason)}") from error
 
 
 def with_remedy(reason: str) -> str:
@@ -430,10 +468,19 @@ def with_remedy(reason: str) -> str:
 
 def reason_of(error: BaseException) -> str:
     """Return the cause of an error of Spark or Py4J in one line."""
+    line = _telling_line(_text_of(error)) or type(error).__name__
+    return _shortened(line, _REASON_LETTERS_MAX)
+
+
+def _shortened(text: str, letters_max: int) -> str:
+    return text if len(text) <= letters_max else f"{text[: letters_max - 1]}…"
+
+
+def _text_of(error: BaseException) -> str:
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     text = _innermost(java) if java is not None else ""
-    line = _telling_line(text or str(error)) or type(error).__name__
-    return line if len(line) <= _REASON_LETTERS_MAX else f"{line[: _REASON_LETTERS_MAX - 1]}…"
+    # The text of an error of SQL begins with its condition, after the name of a class of Java.
+    return _NAME_OF_CLASS.sub("", text or str(error), count=1)
 
 
 def _innermost(java: Any) -> str:  # noqa: ANN401 - an object of Java
@@ -456,4 +503,5 @@ def _telling_line(text: str) -> str:
         said = [line for line in lines[begin + 1 :] if not line.startswith(("at ", "File ", "^"))]
         # What follows the traceback is a stack of Java, or nothing.
         return said[-1] if said else lines[begin]
-    return lines[0] if lines else ""
+    # The message of Java may begin with an empty line, after the name of its class.
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1]) if lines else ""

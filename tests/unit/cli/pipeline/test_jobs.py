@@ -13,6 +13,7 @@ import pytest
 from coopgroup.cli.app import run
 from coopgroup.cli.pipeline import jobs
 from coopgroup.errors import PipelineError
+from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.tables import ConflictError
 
 
@@ -73,3 +74,21 @@ def test_a_conflict_with_another_job_does_not_end_a_job_that_follows(
     assert told == "the table lag was changed by another job; the next round goes on\n"
     with pytest.raises(PipelineError, match="full"):
         compute(PipelineError("full"))
+
+
+def test_unknown_lags_are_told_with_their_reason(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that is gone counts only if a group committed to it in the time of the scope."""
+    found = [("orders", 3, 1), *(("paid", number, 7) for number in range(11))]
+    monkeypatch.setattr("coopgroup.pipeline.lag.unknown_of", lambda *_: found)
+    monkeypatch.setattr("coopgroup.pipeline.lag.used_topics", lambda *_: {"orders", "gone", "new"})
+    tables: Any = None
+    jobs.tell_unknown(tables, Scope(), ("gone", "long gone", "new"))
+    *lines, last = capsys.readouterr().err.splitlines()
+    reason = "unknown: the topic does not exist, or the user may not describe it"
+    assert lines[:2] == [f"coopgroup: lag of {topic} is {reason}" for topic in ("gone", "new")]
+    assert lines[2].startswith("coopgroup: lag of orders[3] is unknown at 1 moment: ")
+    assert lines[3].startswith("coopgroup: lag of paid[0] is unknown at 7 moments: ")
+    assert len(lines) == 12
+    assert last == "coopgroup: lag of 2 more partitions is unknown, likewise"

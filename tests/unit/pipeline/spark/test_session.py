@@ -6,14 +6,17 @@ import hashlib
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.errors import PySparkException
 
-from coopgroup.errors import PipelineError
+from coopgroup.errors import ConfigurationError, CoopgroupError, PipelineError
 from coopgroup.pipeline.spark import session
 from coopgroup.pipeline.spark.session import (
+    check_settings,
     connector_jars,
     in_one_line,
     reason_of,
@@ -168,6 +171,11 @@ class JavaError(Exception):
 
 
 FULL = Throwable("java.io.IOException", "No space left on device")
+PARSING = Throwable(
+    "org.apache.spark.sql.catalyst.parser.ParseException",
+    "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'. SQLSTATE: 42601 (line 1)\n\n== SQL ==",
+)
+PARSED = "[PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'. SQLSTATE: 42601 (line 1)"
 TRACEBACK = """Job aborted
 Traceback (most recent call last):
   File "x.py", line 3, in f
@@ -181,13 +189,28 @@ ValueError: no such group
     [
         (JavaError(Throwable("Exception", "Task failed", FULL)), str(FULL.toString())),
         (JavaError(Throwable("Exception", "disk", Throwable("Error", None))), "Exception: disk"),
+        (JavaError(PARSING), PARSED),
+        (
+            JavaError(Throwable("java.io.IOException", "\nno disk\nat x")),
+            "java.io.IOException: no disk",
+        ),
         (RuntimeError(TRACEBACK), "ValueError: no such group"),
         (RuntimeError(), "RuntimeError"),
         (RuntimeError("x" * 9_999), "x" * 399 + "…"),
         (JavaError(None), "An error occurred while calling o6298.parquet."),
         (JavaError(object()), "An error occurred while calling o6298.parquet."),
     ],
-    ids=["innermost cause", "cause without a message", "Python", "empty", "long", "none", "gone"],
+    ids=[
+        "innermost cause",
+        "cause without a message",
+        "SQL",
+        "empty line",
+        "Python",
+        "empty",
+        "long",
+        "none",
+        "gone",
+    ],
 )
 def test_reason_is_the_innermost_cause_that_says_something(error: Exception, said: str) -> None:
     """Also if the JVM does not answer any longer."""
@@ -211,3 +234,103 @@ def test_a_known_reason_tells_what_to_do(reason: str, remedy: str) -> None:
     assert remedy in said
     assert "\n" not in said
     assert with_remedy("no such group") == "no such group"
+
+
+@pytest.mark.parametrize(
+    ("state", "is_users"),
+    [
+        pytest.param("42601", True, id="syntax"),
+        pytest.param("42P01", True, id="no table"),
+        pytest.param("22012", True, id="division by zero"),
+        pytest.param("21000", True, id="two rows in place of one"),
+        pytest.param("0A000", True, id="not supported"),
+        pytest.param("P0001", True, id="raise_error"),
+        pytest.param("KD001", False, id="a file is gone"),
+        pytest.param("XX000", False, id="a fault of Spark"),
+        pytest.param("58030", False, id="a fault of the system"),
+    ],
+)
+def test_a_wrong_query_is_a_mistake_of_the_user(state: str, is_users: bool) -> None:
+    """Its exit status is 2. Of our own statements, the same error is a failure."""
+    wrong = PySparkException(f"[CONDITION] No. SQLSTATE: {state}")
+    kind = ConfigurationError if is_users else PipelineError
+    with pytest.raises(kind) as raised, in_one_line(query="SELEC 1"):
+        raise wrong
+    assert f"[CONDITION] No. SQLSTATE: {state}" in str(raised.value)
+    assert ("QUERY: got 'SELEC 1', expected" in str(raised.value)) is is_users
+    with pytest.raises(PipelineError), in_one_line():
+        raise wrong
+
+
+def test_a_long_query_is_quoted_with_its_begin() -> None:
+    with pytest.raises(ConfigurationError) as raised, in_one_line(query="SELEC " + 999 * "x"):
+        raise PySparkException("[CONDITION] No. SQLSTATE: 42601")
+    assert len(str(raised.value)) < 200
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+WRONG = "spark.sql.shuffle.partitions should be int, but was abc"
+
+
+@pytest.mark.parametrize(
+    ("extra", "error", "said"),
+    [
+        (
+            {"spark.sql.shuffle.partitions": "abc"},
+            ConfigurationError,
+            "--conf: got 'spark.sql.shuffle.partitions=abc', expected what Spark accepts: ",
+        ),
+        # Of a file with the defaults of a cluster.
+        ({}, PipelineError, "Spark does not start: "),
+    ],
+)
+def test_a_setting_that_spark_refuses_at_its_first_use_is_named(
+    extra: dict[str, str],
+    error: type[CoopgroupError],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark has started then, and checks the settings of SQL later."""
+    java = Throwable("Illegal", "Error while instantiating", Throwable("Illegal", WRONG))
+
+    def refuse(*_: object) -> None:
+        raise JavaPySparkError(java)
+
+    class Builder:
+        def config(self, *_: str) -> Builder:
+            return self
+
+        def getOrCreate(self) -> SimpleNamespace:  # noqa: N802 - Spark's name
+            return SimpleNamespace(conf=SimpleNamespace(set=refuse))
+
+    def active() -> None:
+        raise PySparkException("none")
+
+    fake = SimpleNamespace(builder=Builder(), active=active)
+    monkeypatch.setattr("pyspark.sql.SparkSession", fake)
+    monkeypatch.setattr(session, "_silenced", nullcontext)
+    monkeypatch.setattr(session, "require_spark", lambda: None)
+    with pytest.raises(error) as raised:
+        session.build_session(extra=extra)
+    assert str(raised.value) == f"{said}Illegal: {WRONG}"
+
+
+class JavaPySparkError(PySparkException):
+    """As PySpark reports an exception of Java."""
+
+    def __init__(self, java: object) -> None:
+        super().__init__("Error while instantiating")
+        self._origin = java
+
+
+@pytest.mark.parametrize("value", ["abc", "", "4 g", "-1g", "1.5g"])
+def test_memory_that_java_does_not_understand_is_refused_before_spark_starts(value: str) -> None:
+    """Java would end with three lines of its own."""
+    with pytest.raises(ConfigurationError, match=r"--conf: got 'spark\.driver\.memory="):
+        check_settings(master="local[1]", jars=(), extra={"spark.driver.memory": value})
+
+
+@pytest.mark.parametrize("value", ["4g", "512M", "2gb", "1073741824", "100kb"])
+def test_sizes_of_memory_are_accepted(value: str) -> None:
+    check_settings(master="local[1]", jars=(), extra={"spark.executor.memory": value})
