@@ -73,7 +73,7 @@ TRAITS = st.dictionaries(
     ),
     max_size=3,
 )
-NO_CHOICES = dict.fromkeys(("policy", "policy_digest", "assignor", "assignor_digest"))
+NO_CHOICES: Row = dict.fromkeys(("policy", "policy_digest", "assignor", "assignor_digest"))
 CHOICES = st.just(NO_CHOICES) | st.fixed_dictionaries(
     {"policy": names, "policy_digest": numbers, "assignor": names, "assignor_digest": numbers}
 )

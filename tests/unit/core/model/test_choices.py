@@ -89,8 +89,8 @@ def test_assignor_that_passes_declined_resources_on_tells_the_applications() -> 
         (SimplePolicy(), SimplePolicy(warmup=Warmup())),
         (SimplePolicy(warmup=Warmup()), SimplePolicy(warmup=Warmup(standbys=1))),
         (
-            IncrementalPolicy(warmup=Warmup(co_partition=[("a", "b")])),  # type: ignore[arg-type]
-            IncrementalPolicy(warmup=Warmup(co_partition=[("a", "c")])),  # type: ignore[arg-type]
+            IncrementalPolicy(warmup=Warmup(co_partition=[("a", "b")])),
+            IncrementalPolicy(warmup=Warmup(co_partition=[("a", "c")])),
         ),
     ],
 )
