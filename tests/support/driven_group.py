@@ -38,6 +38,7 @@ from coopgroup.core.member.events import (
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import Coordinator, GroupRequest
 from coopgroup.core.policies.built_in import SimplePolicy
+from coopgroup.core.policies.policy import Policy
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.driver import GroupDriver
@@ -253,6 +254,7 @@ class DrivenGroup:
     partitions: int
     settings: Mapping[str, object]
     coordinator: GroupCoordinator = field(factory=GroupCoordinator)
+    policy: Policy = field(factory=SimplePolicy)
     members: dict[str, DrivenMember] = field(factory=dict)
     fetched: list[Fetch] = field(factory=list)
     told: list[Envelope] = field(factory=list)
@@ -278,7 +280,7 @@ class DrivenGroup:
             driver = GroupDriver(
                 settings=read_settings({**SETTINGS, **self.settings, **given, "client.id": name}),
                 assignor=StickyAssignor(),
-                policy=SimplePolicy(),
+                policy=self.policy,
                 lookup=lookup,
                 sink=TelemetrySink("g", listener=listen),
             )

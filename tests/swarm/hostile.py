@@ -182,6 +182,10 @@ class Lies:
             INT32.pack(dice.choice((0, 1))),
             packed_nullable_string(None if host is None else '{"places":-1,"tags":3}', "traits"),
             packed_resources(declined, "declined_warmups", index_min=0),
+            packed_nullable_string(host, "policy"),
+            INT64.pack(2**63 - 1),
+            packed_nullable_string("p" * 999, "assignor"),
+            INT64.pack(-1),
         )
         return MAGIC + INT16.pack(USER_DATA_VERSION) + b"".join(fields)
 

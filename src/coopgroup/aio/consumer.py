@@ -35,7 +35,7 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.callbacks.finalizer import keep_callbacks
 from coopgroup.kafka.callbacks.listener import Callbacks, as_resources
 from coopgroup.kafka.config.settings import merge_configuration, read_settings
-from coopgroup.kafka.consumer import ConsumerParts, choose_plugins
+from coopgroup.kafka.consumer import NOT_SUBSCRIBED, ConsumerParts, choose_plugins
 from coopgroup.kafka.forked import is_of_parent, keep_to_process
 from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.membership.group_metadata import encode_group_metadata
@@ -409,9 +409,10 @@ class AsyncCooperativeConsumer:
 
         Raises:
             KafkaException: the group refused this member permanently, or a partition has an error.
-            RuntimeError: the consumer is not started; a `ConsumerStoppedError` if it is closed.
+            RuntimeError: the consumer is not started, or not subscribed; a `ConsumerStoppedError`
+                if it is closed.
         """
-        return await self._started.hand_out.one(keys_of(partitions))
+        return await self._subscribed.hand_out.one(keys_of(partitions))
 
     async def getmany(
         self,
@@ -441,8 +442,12 @@ class AsyncCooperativeConsumer:
         return await self._started.hand_out.many(keys_of(partitions), max_records, limit_s)
 
     def __aiter__(self) -> AsyncGenerator[ConsumerRecord]:
-        """Iterate over the records until the consumer is closed."""
-        return self._started.hand_out.records(self)
+        """Iterate over the records until the consumer is closed.
+
+        Raises:
+            RuntimeError: the consumer is not started, or not subscribed, when the iteration begins.
+        """
+        return self._subscribed.hand_out.records(self)
 
     async def __anext__(self) -> ConsumerRecord:
         """Return the next record; raise `StopAsyncIteration` after `close`."""
@@ -607,6 +612,13 @@ class AsyncCooperativeConsumer:
         if self._polling is None:
             raise ConsumerStoppedError() if self._is_closed else RuntimeError(_NOT_STARTED)
         return self._polling
+
+    @property
+    def _subscribed(self) -> Polling:
+        polling = self._started
+        if not self._topics and polling.parts.subscription.is_empty:
+            raise RuntimeError(NOT_SUBSCRIBED)  # an await without end hides the mistake
+        return polling
 
     @property
     def _open(self) -> Offsets:

@@ -27,12 +27,11 @@ from coopgroup.watch.polling import Reader
 from coopgroup.watch.reading import GroupReader
 from coopgroup.watch.tables import (
     NUMBER_COLUMNS,
-    headline,
+    heading,
     member_columns,
     member_rows,
     partition_columns,
     partition_rows,
-    trouble,
 )
 from coopgroup.watch.telemetry import TelemetryView
 from coopgroup.watch.telemetry_topics import TelemetryReader
@@ -169,8 +168,7 @@ def print_view(view: GroupView) -> None:
     is_narrow = console.is_terminal
     if not is_narrow:
         console = Console(width=_WIDTH_MAX)
-    click.echo(headline(view))
-    if line := trouble(view):
+    for line in heading(view):
         click.echo(line)
     for columns, rows in (
         (member_columns(view), member_rows(view)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from attrs import field, frozen
 
 from coopgroup.core.model import Resource
+from coopgroup.core.model.choices import MemberChoices
 from coopgroup.core.model.traits import Traits
 from coopgroup.errors import CoopgroupError
 from coopgroup.groups.catalogue import INDEX_MIN
@@ -25,6 +26,7 @@ class Peer:
         host: address of its connection.
         instance_id: static id, "" for a dynamic member.
         traits: what it tells about itself (`member=`).
+        choices: its policy and its assignor; None if it does not tell.
         resources: what the last round assigned to it, ascending; None if the coordinator does not
             tell, as brokers before Kafka 4 during a round, or if it cannot be read.
         generation: generation of the claims in its last join; None in its first round.
@@ -35,6 +37,7 @@ class Peer:
     host: str
     instance_id: str = ""
     traits: Traits = field(factory=dict, hash=False)
+    choices: MemberChoices | None = None
     resources: tuple[Resource, ...] | None = None
     generation: int | None = None
 
@@ -54,6 +57,7 @@ def peer_of(member: DescribedMember) -> Peer:
         host=member.client_host.lstrip("/"),
         instance_id=member.group_instance_id,
         traits=(told or UserData()).traits,
+        choices=(told or UserData()).choices,
         resources=_resources(member.assignment),
         generation=generation if generation >= 0 else None,
     )

@@ -230,6 +230,7 @@ _PARTS: Final = (
     "_ready",
     "_inbox",
 )
+NOT_SUBSCRIBED: Final = "the consumer is not subscribed: call subscribe before the first record"
 _CLOSED: Final = "Consumer closed"  # same text as in confluent_kafka
 
 
@@ -416,6 +417,15 @@ class CooperativeConsumer:
         return self._delivery.take(count, timeout)
 
     def __iter__(self) -> Iterator[Message]:
+        """Iterate over the records until the consumer is closed; subscribe before.
+
+        An iteration that has begun outlasts `unsubscribe`: it waits for the next subscription.
+
+        Raises:
+            RuntimeError: the consumer is not subscribed when the iteration begins, so no record
+                could ever come. (`poll` and `consume` wait in this case, as in confluent_kafka.)
+        """
+        self._check_subscribed()
         record_buffer = self._fetching.record_buffer
         while not self._closed:
             try:
@@ -683,6 +693,10 @@ class CooperativeConsumer:
         self._check_open()
         client: Consumer = self._fetching.consumer
         return client
+
+    def _check_subscribed(self) -> None:
+        if not self._closed and self._parts.subscription.is_empty:
+            raise RuntimeError(NOT_SUBSCRIBED)
 
     def _check_open(self) -> None:
         if self._closed:

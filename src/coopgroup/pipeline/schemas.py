@@ -86,7 +86,7 @@ _LINE: Final[Mapping[str, DataType]] = MappingProxyType(
         "group": _STRING,
         "at_ms": _LONG,
         "member": _STRING,  # id of the writer; "" without one
-        "client": _STRING,  # name of the process; "" if the writer does not give it
+        "client": _STRING,  # name of the process (`client.id`); "" if the writer does not give it
         "generation": _INT,
     }
 )

@@ -140,7 +140,7 @@ class Chronicle:
         members = {member: texts[process] for member, process in self._processes.items()}
         records, names = named(
             [
-                evolve(one, client=members.get(one.member, one.client))
+                evolve(one, client=members.get(one.member, ""))
                 for one in sorted(self._records, key=lambda one: one.at_ms)
             ]
         )

@@ -375,6 +375,7 @@ def _of_resources(coordinator: Coordinator, found: DescribedGroup) -> _Described
                 is_readable=one.resources is not None or found.state != _STABLE,
                 generation=one.generation,
                 traits=one.traits,
+                choices=one.choices,
             )
             for one in members
         ),
@@ -431,7 +432,7 @@ def _with_subscription(view: MemberView, metadata: bytes, protocol: str) -> Memb
     """Add what a member of this package tells in its subscription."""
     try:
         subscription = decode_subscription(metadata, skips_rest=True)
-        user_data = decode_user_data(subscription.user_data)
+        user_data = decode_user_data(subscription.user_data, skips_rest=True)
     except CoopgroupError:
         return view
     if protocol != OWN_PROTOCOL and not has_signature(subscription.user_data):
@@ -442,4 +443,5 @@ def _with_subscription(view: MemberView, metadata: bytes, protocol: str) -> Memb
         generation=subscription.generation if subscription.generation >= 0 else None,
         rate_per_s=None if user_data is None else user_data.consumption_rate_per_s,
         traits={} if user_data is None else user_data.traits,
+        choices=None if user_data is None else user_data.choices,
     )

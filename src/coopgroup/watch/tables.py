@@ -7,9 +7,11 @@ clears a terminal: characters that do not print are replaced here.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
+from coopgroup.core.model.choices import MemberChoices
 from coopgroup.core.model.traits import traits_text
 from coopgroup.printable import printable
 from coopgroup.report.wording import counted
@@ -53,6 +55,7 @@ _NONE: Final = "-"
 _MINUTE_S: Final = 60
 _DAY_MS: Final = 86_400_000
 _MISSED_REPORTS: Final = 3
+_NAMES_MAX: Final = 3
 
 
 def member_columns(view: GroupView) -> tuple[str, ...]:
@@ -81,6 +84,7 @@ def cards(view: GroupView) -> list[tuple[str, str]]:
         ("without owner", f"{_unowned(view):,}"),
         leader if view.shares_resources else lag,
         ("flapping", printable(", ".join(view.flapping)) or "none"),
+        *([("policy and assignor", chosen)] if (chosen := choices(view)) else []),
     ]
 
 
@@ -120,6 +124,13 @@ def headline(view: GroupView) -> str:
     return printable(", ".join(parts))
 
 
+def heading(view: GroupView) -> list[str]:
+    """Return the lines above the tables."""
+    chosen = choices(view)
+    named = f"policy and assignor: {chosen}" if chosen else ""
+    return [line for line in (headline(view), named, trouble(view)) if line]
+
+
 def trouble(view: GroupView) -> str:
     """Return one line about facts that this look lacks; "" if it lacks none."""
     if view.telemetry_error:
@@ -128,6 +139,43 @@ def trouble(view: GroupView) -> str:
     if not ours or view.shares_resources or any(one.report_age_s is not None for one in ours):
         return ""
     return "no reports (--telemetry-topic): a member that hangs shows only by old commits"
+
+
+def choices(view: GroupView) -> str:
+    """Return the policies and assignors of the members in one line; "" if no member tells them.
+
+    Brokers do not name the leader, whose policy and assignor count. So the line lists every
+    pair, the most frequent one first.
+    """
+    members: defaultdict[MemberChoices, list[str]] = defaultdict(list)
+    for one in view.members:
+        if one.choices is not None:
+            members[one.choices].append(view.names[one.member_id])
+    if not members:
+        return ""
+    if len(members) == 1:
+        return printable(_both(next(iter(members)), members))
+    ordered = sorted(members, key=lambda its: (-len(members[its]), str(its)))
+    texts = [f"{_both(its, members)} ({_some(members[its])})" for its in ordered]
+    return printable(f"members differ, the leader's counts: {'; '.join(texts)}")
+
+
+def _both(its: MemberChoices, told: Iterable[MemberChoices]) -> str:
+    """Return policy and assignor; with a digest if the options differ under the same name."""
+    policies = {one.policy_digest for one in told if one.policy == its.policy}
+    assignors = {one.assignor_digest for one in told if one.assignor == its.assignor}
+    policy = _with_digest(its.policy, its.policy_digest, policies)
+    return f"{policy}, {_with_digest(its.assignor, its.assignor_digest, assignors)}"
+
+
+def _with_digest(name: str, digest: int | None, digests: set[int | None]) -> str:
+    if len(digests) == 1:
+        return name
+    return f"{name} with options {'unknown' if digest is None else f'{digest:08x}'}"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= _NAMES_MAX else counted(len(names), "member")
 
 
 def member_rows(view: GroupView) -> list[tuple[str, ...]]:

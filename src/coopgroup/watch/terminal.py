@@ -18,13 +18,12 @@ from coopgroup.printable import printable
 from coopgroup.watch.polling import Reader, ViewPolling
 from coopgroup.watch.tables import (
     NUMBER_COLUMNS,
-    headline,
+    heading,
     member_columns,
     member_rows,
     move_rows,
     partition_columns,
     partition_rows,
-    trouble,
 )
 from coopgroup.watch.values import GroupView
 
@@ -140,7 +139,7 @@ class WatchApp(App[None]):
         if isinstance(found, Exception):
             line.update(printable(f"no answer: {found}"))
             return
-        line.update("\n".join(filter(None, (headline(found), trouble(found)))))
+        line.update("\n".join(heading(found)))
         self.query_one("#members", Rows).show(member_rows(found), member_columns(found))
         partitions = self.query_one("#partitions", Rows)
         partitions.show(partition_rows(found), partition_columns(found))

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 import attrs
 from attrs import field, frozen
 
+from coopgroup.core.model.choices import MemberChoices
 from coopgroup.core.model.traits import Traits
 from coopgroup.report.history.names import told_apart
 from coopgroup.telemetry import Envelope
@@ -29,6 +30,7 @@ class MemberView:
         partitions: number of partitions that it has.
         lag: their lag, in records; None if that of a partition is unknown.
         traits: what it tells about itself; empty if it tells nothing.
+        choices: its policy and its assignor; None if it does not tell.
         leads: whether it led the last round, as telemetry tells.
         returns: how often a member of this name came back on its host while it was watched.
         since_poll_s: time since its application was last in `poll`, as of its last report; None if
@@ -50,6 +52,7 @@ class MemberView:
     partitions: int = 0
     lag: int | None = 0
     traits: Traits = field(factory=dict, hash=False)
+    choices: MemberChoices | None = None
     leads: bool = False
     returns: int = 0
     since_poll_s: float | None = None

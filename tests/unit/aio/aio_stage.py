@@ -142,6 +142,10 @@ class FakeSubscription:
     topics: list[str] = field(factory=list)
     warm: ResourceSet | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        return not self.topics and not self.stage.handed_over
+
     def enter(
         self, topics: list[str], callbacks: Callbacks, warm: ResourceSet | None = None
     ) -> None:
@@ -151,6 +155,7 @@ class FakeSubscription:
         self.stage.driver.inbox.put(GrantResources(resources=self.stage.resources))
 
     def leave(self, reason: str, *, for_good: bool) -> None:
+        self.topics = []
         self.stage.listener.give_up()
         self.stage.driver.leave(reason, for_good=for_good)
 

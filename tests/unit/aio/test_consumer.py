@@ -54,6 +54,26 @@ async def test_getmany_groups_records_and_keeps_to_the_limit(stage: AioStage) ->
             await consumer.getmany(max_records=0)
 
 
+async def first_of(consumer: AsyncCooperativeConsumer) -> object:
+    async for one in consumer:
+        return one
+    return None
+
+
+@pytest.mark.parametrize("call", [first_of, AsyncCooperativeConsumer.getone, anext])
+async def test_record_without_a_subscription_is_refused(
+    stage: AioStage, call: Callable[[AsyncCooperativeConsumer], Any]
+) -> None:
+    """No record can ever come: the task waited without end."""
+    async with stage.consumer() as consumer:
+        with pytest.raises(RuntimeError, match=r"^the consumer is not subscribed: call subscribe"):
+            await call(consumer)
+        assert await consumer.getmany(timeout=0.1) == {}
+        consumer.subscribe(["t"])
+        stage.feed(0, 5)
+        assert (await call(consumer)).offset == 5
+
+
 async def test_iteration_ends_when_another_task_closes(stage: AioStage) -> None:
     consumer = stage.consumer("t")
     await consumer.start()

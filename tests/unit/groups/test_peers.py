@@ -8,6 +8,7 @@ import pytest
 
 from coopgroup import CooperativeGroup, Leadership, Resource
 from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.choices import MemberChoices
 from coopgroup.groups import group as group_module
 from coopgroup.groups.peers import Peer, peer_of
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
@@ -21,13 +22,14 @@ from coopgroup.protocol import (
     encode_user_data,
 )
 
+CHOICES = MemberChoices(policy="simple", assignor="weighted")
 SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 
 
 def described(
     name: str, *resources: tuple[str, int], traits: dict[str, object] | None = None
 ) -> DescribedMember:
-    user_data = encode_user_data(UserData(traits=traits or {}))
+    user_data = encode_user_data(UserData(traits=traits or {}, choices=CHOICES))
     joined = Subscription(topics=("*",), user_data=user_data, generation=4)
     given = Assignment(assigned=ResourceSet.from_pairs(resources))
     return DescribedMember(
@@ -46,6 +48,7 @@ def test_member_tells_its_resources_and_traits() -> None:
             client_id="w1",
             host="10.0.0.1",
             traits={"places": 4},
+            choices=CHOICES,
             resources=(Resource("sink", -1), Resource("sink", 0)),
             generation=4,
         )

@@ -47,6 +47,15 @@ class Duck:
         return group, target, context
 
 
+def test_iteration_without_a_subscription_is_refused() -> None:
+    """No record can ever come: the iteration waited without end."""
+    with CooperativeConsumer(CONFIGURATION) as consumer:
+        assert consumer.poll(0) is None
+        with pytest.raises(RuntimeError, match=r"^the consumer is not subscribed: call subscribe"):
+            next(iter(consumer))
+    assert list(consumer) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

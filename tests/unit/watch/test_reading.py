@@ -21,13 +21,18 @@ from confluent_kafka import (
 from confluent_kafka.admin import OffsetSpec
 
 from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.choices import MemberChoices
 from coopgroup.core.model.group_api import Coordinator
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribedMember
 from coopgroup.protocol import (
     KafkaAssignment,
+    Subscription,
+    UserData,
     encode_kafka_assignment,
+    encode_subscription,
+    encode_user_data,
 )
 from coopgroup.watch import reading
 from coopgroup.watch.reading import GroupReader
@@ -64,6 +69,7 @@ class Cluster:
         committed: offset of each partition.
         begin: first offset of each partition.
         assignments: bytes of assignments that replace those of `members`.
+        protocol: protocol of the last round.
         targets: partitions that members shall have, where they differ from `members`.
         is_moving: whether a partition has a new leader that the consumer does not know yet.
     """
@@ -74,6 +80,7 @@ class Cluster:
     committed: dict[int, int] = field(factory=dict)
     begin: int = 0
     protocol_type: str = "consumer"
+    protocol: str = "cooperative-sticky"
     assignments: dict[str, bytes] = field(factory=dict)
     subscriptions: dict[str, bytes] = field(factory=dict)
     targets: dict[str, Sequence[int]] = field(factory=dict)
@@ -99,7 +106,7 @@ class Cluster:
             error_code=0,
             state=self.state,
             protocol_type=self.protocol_type,
-            protocol_name="cooperative-sticky",
+            protocol_name=self.protocol,
             members=tuple(member(*one) for one in self.members.items()),
         )
         return Coordinator(node_id=1, host="localhost", port=9), described
@@ -349,3 +356,18 @@ def test_owners_of_resources_are_the_last_ones_during_a_round(reader: GroupReade
         ("heavy", "w1-1", "rebalancing"),
         ("heavy", "w1-1", "rebalancing"),
     ]
+
+
+def test_member_of_this_package_tells_its_policy_and_its_assignor(reader: GroupReader) -> None:
+    """Members of a later release tell even more."""
+    told = MemberChoices(policy="simple", assignor="sticky", policy_digest=7)
+    user_data = encode_user_data(UserData(choices=told)) + b"later"
+    subscription = Subscription(topics=("t",), user_data=user_data)
+    cluster = Cluster(
+        {"a": [0], "b": [1]},
+        subscriptions={"a": encode_subscription(subscription)},
+        protocol="coopgroup",
+    )
+    view = read(reader, cluster)
+    assert [one.choices for one in view.members] == [told, None]
+    assert [one.is_coopgroup for one in view.members] == [True, False]

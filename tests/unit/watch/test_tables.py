@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from coopgroup.core.model.choices import MemberChoices
 from coopgroup.watch.tables import (
     PARTITION_COLUMNS,
+    cards,
+    heading,
     headline,
     member_rows,
     move_rows,
@@ -15,7 +18,7 @@ from coopgroup.watch.tables import (
     time_of_day,
     trouble,
 )
-from coopgroup.watch.values import Move, WarmupView, to_json
+from coopgroup.watch.values import MemberView, Move, WarmupView, to_json
 from tests.unit.watch.views import MEMBERS, view
 
 
@@ -41,6 +44,60 @@ def test_only_telemetry_tells_members_of_this_package_where_the_broker_assigns()
     reporting = evolve(silent[0], report_age_s=1.0)
     rows = member_rows(evolve(group, members=(reporting, silent[1])))
     assert [row[-1] for row in rows] == ["coopgroup", "not known"]
+
+
+SIMPLE = MemberChoices(policy="simple", assignor="sticky", policy_digest=1, assignor_digest=1)
+
+
+@pytest.mark.parametrize(
+    ("others", "line"),
+    [
+        ((None, None), "simple, sticky"),
+        ((SIMPLE, SIMPLE), "simple, sticky"),
+        (
+            (evolve(SIMPLE, policy="deferred\n"), SIMPLE),
+            (
+                "members differ, the leader's counts: simple, sticky (n-0, n-2); "
+                "deferred\N{REPLACEMENT CHARACTER}, sticky (n-1)"
+            ),
+        ),
+        (
+            (evolve(SIMPLE, policy_digest=None), evolve(SIMPLE, assignor_digest=2)),
+            (
+                "members differ, the leader's counts: "
+                "simple with options 00000001, sticky with options 00000001 (n-0); "
+                "simple with options 00000001, sticky with options 00000002 (n-2); "
+                "simple with options unknown, sticky with options 00000001 (n-1)"
+            ),
+        ),
+        (
+            (evolve(SIMPLE, assignor="range"),) * 4,
+            "members differ, the leader's counts: simple, range (4 members); simple, sticky (n-0)",
+        ),
+    ],
+)
+def test_heading_has_the_policies_and_assignors_of_the_members(
+    others: tuple[MemberChoices | None, ...], line: str
+) -> None:
+    told = (SIMPLE, *others)
+    members = tuple(
+        MemberView(member_id=f"n-{number}", client_id=f"n-{number}", host="h", choices=one)
+        for number, one in enumerate(told)
+    )
+    group = view(members=members)
+    assert heading(group)[1] == f"policy and assignor: {line}"
+    assert dict(cards(group))["policy and assignor"] == line
+    assert json.loads(json.dumps(to_json(group)))["members"][0]["choices"] == {
+        "policy": "simple",
+        "assignor": "sticky",
+        "policy_digest": 1,
+        "assignor_digest": 1,
+    }
+
+
+def test_heading_without_a_member_that_tells_has_no_policy() -> None:
+    assert heading(view()) == list(filter(None, (headline(view()), trouble(view()))))
+    assert "policy and assignor" not in dict(cards(view()))
 
 
 def _state(**changed: Any) -> tuple[str, ...]:  # noqa: ANN401 - fields of a partition

@@ -14,6 +14,7 @@ import numpy as np
 
 from coopgroup.core.leader.belief import Believed, believed_request, remember_given
 from coopgroup.core.leader.decision import RoundDecision, decide_round, refused_round
+from coopgroup.core.leader.differing import differing
 from coopgroup.core.leader.request import RoundRequest, TopicMetadata, known_claims
 from coopgroup.core.model import EMPTY, NOBODY, ResourceSet, resolve_claims
 from coopgroup.core.model.group import split_by_member
@@ -205,7 +206,12 @@ def _encoded(
         state=remember_given(
             decided.state, decided.group, believed, [one.assigned for one in told], context
         ),
-        records=(*request.records, *believed.records, *decided.records),
+        records=(
+            *request.records,
+            *believed.records,
+            *differing(request.claims, context.leader_id),
+            *decided.records,
+        ),
     )
 
 

@@ -179,4 +179,5 @@ def _claim(member: JoinedMember, subscription: Subscription, ours: UserData) -> 
         declined_warmups=ours.declined_warmups,
         hands_over=ours.hands_over,
         traits=ours.traits,
+        choices=ours.choices,
     )

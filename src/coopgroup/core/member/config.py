@@ -7,6 +7,7 @@ from functools import cached_property
 import attrs
 from attrs import frozen
 
+from coopgroup.core.model.choices import MemberChoices
 from coopgroup.core.model.traits import Traits
 from coopgroup.errors import ConfigurationError
 
@@ -37,6 +38,7 @@ class MemberConfig:
         rack: rack of the process (KIP-881), None if unknown.
         host: machine that runs the process, None if unknown; told only with warm-ups.
         traits: what the application tells the leader about this process.
+        choices: policy and assignor of this process, which it tells the leader; None for nothing.
         session_timeout_ms: time without a heartbeat after which the coordinator drops the member,
             and the member by itself treats all its resources as lost.
         rebalance_timeout_ms: how long the coordinator waits for members to rejoin.
@@ -67,6 +69,7 @@ class MemberConfig:
     rack: str | None = None
     host: str | None = None
     traits: Traits = attrs.field(factory=dict, hash=False)
+    choices: MemberChoices | None = None
     session_timeout_ms: int = attrs.field(default=45_000, validator=_positive)
     rebalance_timeout_ms: int = attrs.field(default=300_000, validator=_positive)
     heartbeat_interval_ms: int = attrs.field(default=3_000, validator=_positive)

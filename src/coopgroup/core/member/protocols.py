@@ -188,6 +188,7 @@ def _user_data(member: Member, protocol: KafkaProtocol | None, now_ms: int) -> b
                     declined_warmups=EMPTY if warmups is None else warmups.failed,
                     hands_over=member.next_join.hands_over,
                     traits=member.config.traits,
+                    choices=member.config.choices,
                 ),
                 index_min=member.config.index_min,
             )

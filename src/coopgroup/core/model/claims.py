@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from attrs import field, frozen
 
+from coopgroup.core.model.choices import MemberChoices
 from coopgroup.core.model.group import (
     NO_GENERATION,
     NO_PAIRS,
@@ -63,6 +64,7 @@ class MemberClaim:
         declined_warmups: resources that its application declines to warm up.
         hands_over: whether it leaves permanently, and keeps resources until others are warm.
         traits: what its application tells about it; see `model.traits`.
+        choices: its policy and its assignor; None if it does not tell.
         readable: False if the subscription could not be decoded; the other fields are then empty.
     """
 
@@ -82,6 +84,7 @@ class MemberClaim:
     declined_warmups: ResourceSet = EMPTY
     hands_over: bool = False
     traits: Traits = field(factory=dict, hash=False)
+    choices: MemberChoices | None = None
     readable: bool = True
 
 

@@ -11,8 +11,9 @@ import math
 from typing import Final
 
 from coopgroup.core.model import EMPTY
+from coopgroup.core.model.choices import MemberChoices
 from coopgroup.core.model.traits import Traits, checked_traits, traits_of_text, traits_text
-from coopgroup.core.protocol.reader import INT16, INT32, ByteReader
+from coopgroup.core.protocol.reader import INT16, INT32, INT64, NULL, ByteReader
 from coopgroup.core.protocol.resource_array import (
     packed_nullable_resources,
     packed_resources,
@@ -32,6 +33,7 @@ MAGIC: Final = b"cwud"
 _RATE: Final = "consumption_rate_per_s"
 _DECLINED_WARMUPS: Final = "declined_warmups"
 _RATE_UNITS_PER_S: Final = 1_000
+_NO_CHOICES: Final = 2 * (INT16.pack(NULL) + INT64.pack(NULL))
 
 
 def encode_user_data(user_data: UserData, *, index_min: int = 0) -> bytes:
@@ -60,6 +62,7 @@ def encode_user_data(user_data: UserData, *, index_min: int = 0) -> bytes:
             INT32.pack(user_data.hands_over),
             packed_nullable_string(_traits_text(user_data.traits), "traits"),
             packed_resources(user_data.declined_warmups, _DECLINED_WARMUPS, index_min=index_min),
+            _packed_choices(user_data.choices),
         ]
     )
 
@@ -70,7 +73,7 @@ def decode_user_data(
     """Read user data; None for absent user data and for that of other clients.
 
     A newer version is refused, as it need not have these fields. User data may end before the
-    declined warm-ups: earlier members had no such field.
+    declined warm-ups, or before the policy: earlier members had no such fields.
 
     Args:
         content: `Subscription.user_data`.
@@ -104,6 +107,7 @@ def decode_user_data(
         declined_warmups=read_resources(reader, _DECLINED_WARMUPS, index_min=index_min)
         if reader.left
         else EMPTY,
+        choices=_read_choices(reader) if reader.left else None,
     )
     if not skips_rest:
         reader.require_end()
@@ -128,6 +132,34 @@ def _read_traits(reader: ByteReader) -> Traits:
         return traits_of_text(text)
     except ValueError as error:
         raise InvalidValueError(f"traits: expected {error}", offset) from None
+
+
+def _packed_choices(choices: MemberChoices | None) -> bytes:
+    if choices is None:
+        return _NO_CHOICES
+    return b"".join(
+        [
+            packed_nullable_string(choices.policy, "policy"),
+            packed_nullable_int64(choices.policy_digest, "policy_digest"),
+            packed_nullable_string(choices.assignor, "assignor"),
+            packed_nullable_int64(choices.assignor_digest, "assignor_digest"),
+        ]
+    )
+
+
+def _read_choices(reader: ByteReader) -> MemberChoices | None:
+    policy = reader.read_nullable_string("policy")
+    policy_digest = reader.read_nullable_int64("policy_digest")
+    assignor = reader.read_nullable_string("assignor")
+    assignor_digest = reader.read_nullable_int64("assignor_digest")
+    if policy is None or assignor is None:
+        return None
+    return MemberChoices(
+        policy=policy,
+        assignor=assignor,
+        policy_digest=policy_digest,
+        assignor_digest=assignor_digest,
+    )
 
 
 def _rate_units(rate_per_s: float | None) -> int | None:

@@ -11,6 +11,7 @@ from typing import Final, final
 
 from attrs import field, frozen
 
+from coopgroup.core.model.choices import MemberChoices
 from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.resource_set import EMPTY, ResourceSet
 from coopgroup.core.model.traits import Traits
@@ -126,6 +127,7 @@ class UserData:
             owner is warm.
         traits: what the application tells about the member, for assignors and policies; a JSON
             object, empty by default.
+        choices: its policy and its assignor; None for a member of a release without this field.
     """
 
     rejoin_in_ms: int | None = None
@@ -138,3 +140,4 @@ class UserData:
     declined_warmups: ResourceSet = EMPTY
     hands_over: bool = False
     traits: Traits = field(factory=dict, hash=False)
+    choices: MemberChoices | None = None

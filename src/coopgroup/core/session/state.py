@@ -80,6 +80,7 @@ class Session:
         watch: memory of lag checks since that round, None without checks.
         asks_balance: whether it started a round because of uneven lags, and has not led it yet.
         overdue_told_ms: when it last reported claims that members do not give up, or None.
+        differences: reported differences of members in policy or assignor, as of its last round.
     """
 
     member: Member
@@ -94,6 +95,7 @@ class Session:
     watch: LagWatch | None = None
     asks_balance: bool = False
     overdue_told_ms: int | None = None
+    differences: frozenset[str] = frozenset()
 
     @property
     def leads(self) -> bool:

@@ -3,7 +3,7 @@
 The envelope of a record has its time, group, member and generation:
 
     {"schema": 1, "at_ms": 1730000000000, "group": "orders", "member": "m-1", "generation": 7,
-     "client": "", "kind": "resources_stopped", "resources": {"orders": [3]}, ...}
+     "client": "orders-1", "kind": "resources_stopped", "resources": {"orders": [3]}, ...}
 
 `schema` increases if a reader of the old version would misread the new one. An added field does not
 increase it: readers skip unknown fields and use defaults for missing ones.
@@ -42,7 +42,7 @@ class Envelope:
         member: member id of the writer; "" before it has one.
         generation: the writer's generation; -1 for none.
         client: name of the process, which stays the same when it restarts with another member id;
-            "" if unknown.
+            that of a consumer is its `client.id`. "" if unknown.
     """
 
     at_ms: int

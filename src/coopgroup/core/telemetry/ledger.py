@@ -12,9 +12,9 @@ Real consumers write no records about processes, so the end of a killed or froze
 - The rounds of a group name its members. A client has ended if it writes no more, and the last
   rounds are without it. Its work ends one session before the first of these rounds. Until that
   round it may have worked (`unsure`).
-- A member that is killed, and returns under its id without a round, subscribes anew. Its earlier
-  work ended one session before, or with its last record. Until its return it may have worked
-  (`unsure`).
+- A member that is killed returns under its id without a round, and subscribes anew. Or it returns
+  with another id and the same name. Its earlier work ended one session before, or with its last
+  record. Until its return it may have worked (`unsure`).
 - Work without any end is over when another client starts on the resource, and its old owner never
   writes again.
 
@@ -29,8 +29,10 @@ sorted keys made of pair (or client) and number.
 from __future__ import annotations
 
 import enum
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from operator import attrgetter
 from typing import Final, TypeAlias
 
@@ -58,6 +60,8 @@ from coopgroup.core.telemetry.records import (
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+_OF_PROCESSES: Final = (ProcessStarted, ProcessEnded, ProcessPaused, ProcessResumed)
 
 
 @frozen(eq=False, kw_only=True)
@@ -368,6 +372,38 @@ class _Client:
     shown_ms: int | None = None
     gone_ms: int | None = None
 
+    def returns_with(self, envelope: Envelope) -> bool:
+        """Return whether a record begins another life of the process, after one without an end."""
+        if self.is_hosted or not self.member:
+            return False
+        record = envelope.record
+        subscribes = isinstance(record, StateChanged) and record.before == "unsubscribed"
+        return subscribes or envelope.member not in {"", self.member}
+
+
+def shared_names(history: Iterable[Envelope]) -> frozenset[str]:
+    """Return the names that several processes have at the same time, so that they name none.
+
+    Real consumers write their `client.id`. Its default is the host name, and a host can run several
+    members. Members that write one after the other are one process that returned. Names of records
+    about processes are names of processes.
+    """
+    times: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
+    hosted = set()
+    for one in history:
+        if one.client and one.member:
+            begin_ms, end_ms = times[one.client].get(one.member, (one.at_ms, one.at_ms))
+            span = min(begin_ms, one.at_ms), max(end_ms, one.at_ms)
+            times[one.client][one.member] = span
+        if isinstance(one.record, _OF_PROCESSES):
+            hosted.add(one.client)
+    return frozenset(
+        name
+        for name, members in times.items()
+        if name not in hosted
+        and any(after[0] < before[1] for before, after in pairwise(sorted(members.values())))
+    )
+
 
 class _Event(enum.IntEnum):
     START = 0
@@ -402,6 +438,8 @@ class _Told:
 
     @staticmethod
     def of(history: Sequence[Envelope], end_ms: int) -> _Told:
+        shared = shared_names(history)
+        history = [evolve(one, client="") if one.client in shared else one for one in history]
         names = sorted({name for one in history if (name := one.client or one.member)})
         times_ms = np.array([*(one.at_ms for one in history), end_ms], dtype=np.int64)
         told = _Told(
@@ -421,8 +459,11 @@ class _Told:
         client = self.clients.get(envelope.client or envelope.member)
         if client is None:
             return
-        before_ms, client.last, client.last_ms = client.last_ms, number, at_ms
-        is_known = bool(client.member) and not client.is_hosted
+        if client.returns_with(envelope):
+            self.lives.append((client.number, number))
+            self.returns.append(number)
+            self.ends_ms[number] = max(client.last_ms, at_ms - client.session_ms)
+        client.last, client.last_ms = number, at_ms
         client.member = envelope.member or client.member
         match record:
             case ResourcesStarted():
@@ -433,18 +474,12 @@ class _Told:
                 event = _Event.STOP if record.since_lease_ms else _Event.LOSS
                 self.events.append((number, client.number, event, record.resources))
                 self.ends_ms[number] -= record.since_lease_ms
-            case StateChanged(before="unsubscribed") if is_known:
-                self.lives.append((client.number, number))
-                self.returns.append(number)
-                self.ends_ms[number] = max(before_ms, at_ms - client.session_ms)
             case AssignmentReceived():
                 client.session_ms = record.session_timeout_ms
             case WarmupsChanged():
                 self.warm_spans += client.warm.take(at_ms, record)
-            case ProcessStarted() | ProcessEnded() | ProcessPaused() | ProcessResumed():
+            case _ if isinstance(record, _OF_PROCESSES):
                 self._note_process(number, client, envelope)
-            case _:
-                pass
 
     def _note_process(self, number: int, client: _Client, envelope: Envelope) -> None:
         client.is_hosted = True

@@ -265,6 +265,26 @@ class UserDataUnreadable:
 
 
 @frozen(kw_only=True)
+class PolicyOrAssignorDiffers:
+    """Members have another policy or assignor than their leader, whose own count.
+
+    Written by the leader, for each difference, when it appears. A leader that finds more than five
+    differences writes the rest as the fifth.
+
+    Attributes:
+        difference: what differs, for example "policy deferred instead of simple".
+        members: ids of members with this difference, ascending, at most ten.
+        count: number of members with this difference.
+        advice: what to do.
+    """
+
+    difference: str
+    members: tuple[str, ...]
+    count: int
+    advice: str = "normal while members restart one by one; otherwise give all members the same"
+
+
+@frozen(kw_only=True)
 class WithoutRoom:
     """Resources stay without an owner, because no member has room. Written by the leader.
 
@@ -441,6 +461,7 @@ Record: TypeAlias = (
     | BalanceRequested
     | SubscriptionUnreadable
     | UserDataUnreadable
+    | PolicyOrAssignorDiffers
     | WithoutRoom
     | ClaimRefused
     | WarmupsChanged

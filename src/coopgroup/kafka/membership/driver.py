@@ -62,6 +62,7 @@ from coopgroup.core.member.events import (
 )
 from coopgroup.core.member.transitions import AT_WORK
 from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.choices import choices_of
 from coopgroup.core.model.group_api import (
     Answer,
     Coordinator,
@@ -248,8 +249,10 @@ class GroupDriver:
     def __attrs_post_init__(self) -> None:
         require_threads()
         slot = self.slot
+        assignor = StickyAssignor() if self.assignor is None else self.assignor
+        policy = SimplePolicy() if self.policy is None else self.policy
         self._session = new_session(
-            self.settings.member,
+            attrs.evolve(self.settings.member, choices=choices_of(policy, assignor)),
             None if slot is None else slot.kept,
             led=slot is not None and slot.seen is not None,
             next_round_in_ms=None if slot is None else slot.next_round_in_ms,
@@ -262,8 +265,8 @@ class GroupDriver:
             self.sink.open_topic(self.settings.telemetry_topic, self.transport, timeout_ms)
         self.commits = PendingCommits(self.sink.warn_of)
         self.leader = RoundLeader(
-            assignor=StickyAssignor() if self.assignor is None else self.assignor,
-            policy=SimplePolicy() if self.policy is None else self.policy,
+            assignor=assignor,
+            policy=policy,
             lookup=self.lookup,
             timeout_ms=self.settings.leader_timeout_ms,
             post=self.post,

@@ -40,6 +40,7 @@ from coopgroup.telemetry import (
     Envelope,
     MemberReported,
     MembershipLost,
+    PolicyOrAssignorDiffers,
     Record,
     RequestRefused,
     RequestRetried,
@@ -64,6 +65,7 @@ _WARNINGS: Final = (
     ClaimRefused,
     MembershipLost,
     CommitFailed,
+    PolicyOrAssignorDiffers,
     RequestRetried,
     RoundRefused,
     SubscriptionUnreadable,
@@ -88,7 +90,7 @@ class TelemetrySink:
     Attributes:
         listener: called with every envelope, on the writing thread; None for none. Its exceptions
             are logged.
-        client_id: name of the client, for the log.
+        client_id: name of the client, for records and the log.
         hear: a part of the consumer that gets every record; it neither waits nor raises.
     """
 
@@ -182,6 +184,7 @@ class TelemetrySink:
             member=member_id,
             generation=generation,
             record=record,
+            client=self.client_id,
         )
 
     def _tell(self, listener: Callable[[Envelope], object], envelope: Envelope) -> None:

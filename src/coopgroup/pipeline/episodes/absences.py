@@ -155,12 +155,25 @@ def arrivals_of(present: DataFrame) -> DataFrame:
 def identities_of(events: DataFrame) -> DataFrame:
     """Return the name of the process of each member id in telemetry: (group, member_id, identity).
 
+    The name of a consumer is its client id. A name that several members have at the same time, such
+    as the default on a host with several members, identifies no process.
+
     Args:
         events: the table.
     """
     named = events.where((sql.col("member") != "") & (sql.col("client") != ""))
-    return named.groupBy("group", sql.col("member").alias("member_id")).agg(
-        sql.max("client").alias("identity")
+    times = named.groupBy("group", "client", sql.col("member").alias("member_id")).agg(
+        sql.min("at_ms").alias("begin_ms"), sql.max("at_ms").alias("end_ms")
+    )
+    of_name = Window.partitionBy("group", "client")
+    before = of_name.orderBy("begin_ms").rowsBetween(Window.unboundedPreceding, -1)
+    overlaps = sql.coalesce(sql.max("end_ms").over(before) > sql.col("begin_ms"), sql.lit(False))  # noqa: FBT003
+    times = times.withColumn("overlaps", overlaps)
+    times = times.withColumn("is_shared", sql.max("overlaps").over(of_name))
+    return (
+        times.where(~sql.col("is_shared"))
+        .groupBy("group", "member_id")
+        .agg(sql.max("client").alias("identity"))
     )
 
 

@@ -1,8 +1,8 @@
 """Short names of members for readers.
 
-Simulators record the name of each process. Real consumers write only member ids: the client id (or
-`group.instance.id`) and a UUID. The client id alone is the name if one member has it. If several
-members have it, for example before and after a restart, the beginning of the UUID follows.
+Records have the name of their process; that of a real consumer is its client id. If several members
+have the name at the same time, or write none, the name is from the member id: the client id (or
+`group.instance.id`) and a UUID. The beginning of the UUID follows if the name alone is not unique.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 
 from attrs import evolve
 
+from coopgroup.core.telemetry.ledger import shared_names
 from coopgroup.telemetry import Envelope, RoundDecided, RoundRefused
 
 _ID: Final = re.compile(r"(?P<client>.+)-(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
@@ -52,6 +53,8 @@ def told_apart(parts: Mapping[str, tuple[str, str]]) -> dict[str, str]:
 
 def named(envelopes: Sequence[Envelope]) -> tuple[list[Envelope], Mapping[str, str]]:
     """Give each record a client name; return the records, and the name of each member id."""
+    shared = shared_names(envelopes)
+    envelopes = [evolve(one, client="") if one.client in shared else one for one in envelopes]
     known = {one.member: one.client for one in envelopes if one.member and one.client}
     listed = (
         member

@@ -40,6 +40,7 @@ from coopgroup.core.member.events import (
     Woken,
 )
 from coopgroup.core.model import EMPTY, NOBODY, GroupSnapshot, ResourceSet, RoundPlan
+from coopgroup.core.model.choices import choices_of
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.model.resource_set import BoolArray
 from coopgroup.core.policies.bundles import bundles_of
@@ -143,8 +144,9 @@ class Process:
     def __attrs_post_init__(self) -> None:
         past = self.past
         self.seen = past.seen
+        settings = self.run_settings
         self.session = new_session(
-            self.config,
+            attrs.evolve(self.config, choices=choices_of(settings.policy, settings.assignor)),
             past.identity,
             led=past.seen is not None,
             next_round_in_ms=past.next_round_in_ms,

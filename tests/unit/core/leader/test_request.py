@@ -7,6 +7,7 @@ import pytest
 from coopgroup.assignors import StickyAssignor
 from coopgroup.core.leader import NO_LAGS, Lags, RoundDecision, TopicMetadata, lead, read_members
 from coopgroup.core.model import MemberClaim, ResourceSet
+from coopgroup.core.model.choices import MemberChoices
 from coopgroup.core.model.group import Float64Array
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.policies.built_in import SimplePolicy
@@ -45,6 +46,7 @@ def test_read_members_when_all_is_given_keeps_all() -> None:
                 loss_ends_in_ms=9_000,
                 consumption_rate_per_s=1_234.5,
                 traits={"places": 4},
+                choices=MemberChoices(policy="simple", assignor="sticky", policy_digest=7),
             )
         ),
         owned=orders(1, 2),
@@ -67,6 +69,7 @@ def test_read_members_when_all_is_given_keeps_all() -> None:
             loss_ends_in_ms=9_000,
             consumption_rate_per_s=1_234.5,
             traits={"places": 4},
+            choices=MemberChoices(policy="simple", assignor="sticky", policy_digest=7),
         ),
         MemberClaim(member_id="b", topics=("refunds",), generation=1),
     )
@@ -90,7 +93,7 @@ def test_read_members_when_user_data_is_not_ours_reads_the_rest(user_data: bytes
     ("user_data", "reason"),
     [
         (OURS[:4] + b"\x00\x02" + OURS[6:], "user data version: got 2, expected 1 at offset 4"),
-        (OURS[:-1], "declined_warmups: 4 bytes needed, 3 left at offset 46"),
+        (OURS[:-1], "assignor_digest: 8 bytes needed, 7 left at offset 62"),
     ],
     ids=["newer", "damaged"],
 )

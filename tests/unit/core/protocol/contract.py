@@ -5,7 +5,7 @@ A test class of a kind inherits `CodecContract` and sets `kind`.
 
 import struct
 import tracemalloc
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import pytest
 
@@ -23,9 +23,20 @@ from tests.unit.core.protocol.reference import (
 from tests.unit.core.protocol.rows import DECODERS, encode, value_of
 
 _READ_BYTES_MAX = 20_000  # memory limit for refusing a few dozen bytes, whatever they claim
-# The last field of a message, if the message may end before it, and the vectors that do.
-_OPTIONAL_END = {("subscription", 1): "owned", ("user_data", 1): "declined_warmups"}
-_ENDS_EARLY = {"v1-ends-after-user-data", "ends-before-declined-warmups"}
+# The last fields of a message: groups of them before which the message may end.
+_OPTIONAL_ENDS = {
+    ("subscription", 1): [["owned"]],
+    ("user_data", 1): [
+        ["policy", "policy_digest", "assignor", "assignor_digest"],
+        ["declined_warmups"],
+    ],
+}
+# The vectors that end before some of these fields, and how many of these groups they have.
+_ENDS_EARLY = {
+    "v1-ends-after-user-data": 0,
+    "ends-before-declined-warmups": 0,
+    "ends-before-policy": 1,
+}
 
 
 class CodecContract:
@@ -137,11 +148,14 @@ def _readable_cuts(vector: Vector) -> list[int]:
     """Return the lengths at which a vector may be cut and still be a message."""
     _, used = reference_decode(vector.kind, vector.content)
     cuts = list(range(used, len(vector.content)))  # fields of later versions
-    if (vector.kind, vector.version) in _OPTIONAL_END and vector.name not in _ENDS_EARLY:
-        last = (vector.value or {})[_OPTIONAL_END[vector.kind, vector.version]]
-        cuts += [used - _array_bytes(last)]
+    ends = _OPTIONAL_ENDS.get((vector.kind, vector.version), [])
+    for names in ends[len(ends) - _ENDS_EARLY.get(vector.name, len(ends)) :]:
+        used -= sum(_bytes_of((vector.value or {})[name], name) for name in names)
+        cuts.insert(0, used)
     return cuts
 
 
-def _array_bytes(resources: dict[str, list[int]]) -> int:
-    return 4 + sum(6 + len(name.encode()) + 4 * len(items) for name, items in resources.items())
+def _bytes_of(value: Any, name: str) -> int:  # noqa: ANN401 - any field of any row
+    if isinstance(value, dict):
+        return 4 + sum(6 + len(key.encode()) + 4 * len(items) for key, items in value.items())
+    return 8 if name.endswith("_digest") else 2 + len((value or "").encode())

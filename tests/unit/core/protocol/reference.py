@@ -147,6 +147,10 @@ def _may_be_absent(kind: str, version: int, field: str) -> bool:
     return (kind, version, field) in {
         ("subscription", 1, "Owned"),
         ("user_data", 1, "DeclinedWarmups"),
+        ("user_data", 1, "Policy"),
+        ("user_data", 1, "PolicyDigest"),
+        ("user_data", 1, "Assignor"),
+        ("user_data", 1, "AssignorDigest"),
     }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.choices import MemberChoices
 from coopgroup.protocol import (
     Assignment,
     KafkaAssignment,
@@ -99,6 +100,14 @@ def _user_data(row: Row) -> UserData:
         declined_warmups=ResourceSet(row["declined_warmups"]),
         hands_over=row["hands_over"] == 1,
         traits={} if row["traits"] is None else json.loads(row["traits"]),
+        choices=None
+        if row["policy"] is None
+        else MemberChoices(
+            policy=row["policy"],
+            assignor=row["assignor"],
+            policy_digest=row["policy_digest"],
+            assignor_digest=row["assignor_digest"],
+        ),
     )
 
 

@@ -24,6 +24,7 @@ from coopgroup.core.member.events import (
     Woken,
 )
 from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.choices import MemberChoices
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.protocol.digests import resources_digest
 from coopgroup.core.session import (
@@ -47,8 +48,8 @@ from coopgroup.protocol import (
     encode_subscription,
     encode_user_data,
 )
-from coopgroup.telemetry import RoundDecided, RoundRefused
-from tests.support.driven_session import THREE, DrivenSession
+from coopgroup.telemetry import PolicyOrAssignorDiffers, RoundDecided, RoundRefused
+from tests.support.driven_session import THREE, TOPICS, DrivenSession
 from tests.support.members import EVERY_STATE, KEEPING, joined, joining, rejoining, stable
 
 NOW_MS = 10_000
@@ -454,3 +455,47 @@ def test_rate_when_it_is_the_same_changes_nothing() -> None:
     told = with_rate(session, 3.0)
     assert with_rate(told, 3.0) is told
     assert attrs.evolve(told, member=session.member) == session
+
+
+# --- members with another policy or assignor --------------------------------------------------
+
+
+def differences_told(driven: DrivenSession, *policies: str) -> list[str]:
+    """Let the session decide its round with members of these policies; return the new warnings."""
+    told = {"m": "simple", **{f"n{number}": one for number, one in enumerate(policies)}}
+    members = tuple(
+        JoinedMember(
+            member_id=name,
+            group_instance_id=None,
+            metadata=encode_subscription(
+                Subscription(
+                    topics=("T",),
+                    user_data=encode_user_data(
+                        UserData(choices=MemberChoices(policy=policy, assignor="sticky"))
+                    ),
+                )
+            ),
+        )
+        for name, policy in told.items()
+    )
+    duty = attrs.evolve(driven.duty(), members=members)
+    request = read_members(members)
+    driven.give(
+        lead_round(duty, request, TOPICS, None, assignor=driven.assignor, policy=driven.policy)
+    )
+    records = [effect.record for effect in driven.found(Report)]
+    return [one.difference for one in records if isinstance(one, PolicyOrAssignorDiffers)]
+
+
+def test_leader_tells_each_difference_once_until_it_is_gone() -> None:
+    """Each restarted member of a rolling change has another member id."""
+    driven, told = leading(), []
+    for generation, policies in enumerate(
+        [("deferred",), ("deferred", "deferred"), ("deferred", "mine"), (), ("deferred",)], start=1
+    ):
+        if generation > 1:
+            driven.sync(follow_up=True)
+            driven.lead(generation)
+        told.append(differences_told(driven, *policies))
+    deferred, mine = "policy deferred instead of simple", "policy mine instead of simple"
+    assert told == [[deferred], [], [mine], [], [deferred]]

@@ -275,3 +275,29 @@ def test_intervals_when_cut_into_moments_are_what_was_played(
     ]
     assert len(cut) == len(set(cut))
     assert set(cut) == played(begun, 12)
+
+
+def worked(at_ms: int, client: str, member: str, *indices: int) -> Envelope:
+    return wrote(at_ms, client, ResourcesStarted(resources=ResourceSet({"t": indices})), member)
+
+
+def test_members_of_one_name_at_the_same_time_are_several_processes() -> None:
+    """The default name is the host's, and a host can run several members."""
+    heard = [
+        worked(0, "host", "m-1", 0),
+        worked(10, "host", "m-2", 1),
+        worked(20, "host", "m-1", 2),
+    ]
+    stop = ResourcesStopped(resources=ResourceSet({"t": [0, 1, 2]}), reason=StopReason.REVOKED)
+    ledger = read_ledger([*heard, wrote(30, "host", stop, "m-1"), wrote(40, "host", stop, "m-2")])
+    assert rows(ledger) == [(0, "m-1", 0, 30), (1, "m-2", 10, 40), (2, "m-1", 20, 30)]
+
+
+def test_process_that_returns_under_its_name_begins_anew() -> None:
+    """It was killed: its earlier work ended without a record."""
+    heard = [worked(0, "host", "m-1", 0, 1), worked(90, "host", "m-2", 1)]
+    assert rows(read_ledger(heard, until_ms=100)) == [
+        (0, "host", 0, 90),
+        (1, "host", 0, 90),
+        (1, "host", 90, 100),
+    ]

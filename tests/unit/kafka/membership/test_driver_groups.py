@@ -17,10 +17,12 @@ from coopgroup.core.member.events import RejoinRequested
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import FoundTopic
+from coopgroup.policies import DeferredPolicy
 from coopgroup.telemetry import (
     AssignmentRefused,
     ClaimRefused,
     MembershipLost,
+    PolicyOrAssignorDiffers,
     RoundDecided,
     read_ledger,
 )
@@ -75,6 +77,27 @@ def test_outage_of_a_member_that_cannot_tell_it_is_in_the_telemetry(frozen_s: fl
         for one, out_s in outages_s.items():
             assert out_s - unseen_s - STEP_S <= shown_s[one] <= out_s + HEARTBEAT_S + STEP_S
         assert not ledger.doubles.other.size
+
+
+def test_leader_warns_of_members_with_another_policy_until_all_have_it() -> None:
+    """Two of three members get a new policy, one after the other."""
+    with driven_group(partitions=6) as group:
+        _started(group, "abc")
+        leader = group.leader()
+        group.policy = DeferredPolicy(scheduled_rebalance_timeout_ms=0)
+        for name in sorted(set("abc") - {leader}):
+            group.close(name)
+            group.add(name.upper())
+            group.settle()
+            group.run(2.0)
+        assert group.leader() == leader
+        told = [
+            (name, record.difference, record.count)
+            for name, one in group.members.items()
+            for record in one.records
+            if isinstance(record, PolicyOrAssignorDiffers)
+        ]
+        assert told == [(leader, "policy deferred instead of simple", 1)]
 
 
 # --- members come and go ------------------------------------------------------------------------

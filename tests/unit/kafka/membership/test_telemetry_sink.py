@@ -51,7 +51,7 @@ def path(tmp_path: Path) -> Path:
 def test_records_are_appended_to_the_file_line_by_line_until_the_close(path: Path) -> None:
     path.write_text("before\n")
     heard: list[Envelope] = []
-    sink = TelemetrySink("g", str(path), heard.append)
+    sink = TelemetrySink("g", str(path), heard.append, client_id="c")
     write(sink, STARTED)
     assert sink.flush(WAIT_S)
     before, line = path.read_text().splitlines()
@@ -61,7 +61,7 @@ def test_records_are_appended_to_the_file_line_by_line_until_the_close(path: Pat
     assert (before, path.read_text()) == ("before", f"before\n{line}\n")
     envelope = from_json(json.loads(line))
     assert heard[0] == envelope
-    assert attrs.astuple(envelope, recurse=False)[1:] == ("g", "m-1", 7, STARTED, "")
+    assert attrs.astuple(envelope, recurse=False)[1:] == ("g", "m-1", 7, STARTED, "c")
     assert envelope.at_ms > 1_700_000_000_000
 
 

@@ -1,5 +1,7 @@
 """Short names of members."""
 
+import attrs
+
 from coopgroup.report.history.names import named, short_names
 from coopgroup.telemetry import Envelope, Record, RoundDecided, RoundRefused, StateChanged
 
@@ -35,3 +37,20 @@ def test_members_without_a_file_and_sentences_with_ids_get_names_too() -> None:
     assert [one.client for one in found] == ["a", "a", "c"]
     assert names == {f"a-{UUID}": "a", silent: "b", "c-id": "c"}
     assert found[1].record == RoundRefused(violations=("b claims t 0 twice",))
+
+
+def test_processes_of_one_client_id_at_the_same_time_get_names_of_their_own() -> None:
+    """The default of `client.id` is the host name, and a host can run several members."""
+    state = StateChanged(before="a", after="b", cause="c")
+    one, other = f"host-{UUID}", f"host-{THIRD}"
+    records = [wrote(member, state, client="host") for member in (one, other, one)]
+    found, names = named([attrs.evolve(each, at_ms=at) for at, each in enumerate(records)])
+    assert [each.client for each in found] == ["host 5c0f", "host aaaa", "host 5c0f"]
+    assert names == {one: "host 5c0f", other: "host aaaa"}
+
+
+def test_process_that_returns_under_its_client_id_keeps_its_name() -> None:
+    state = StateChanged(before="a", after="b", cause="c")
+    records = [wrote(member, state, client="host") for member in (f"host-{UUID}", f"host-{THIRD}")]
+    found, _ = named([attrs.evolve(each, at_ms=at) for at, each in enumerate(records)])
+    assert [each.client for each in found] == ["host", "host"]
