@@ -32,14 +32,9 @@ from coopgroup.simulator.world.network import Mishap, Upset
 from tests.swarm.hostile import HOSTILE, prepare
 from tests.swarm.leases import Leases
 from tests.swarm.mixed import Guests
-from tests.swarm.named import (
-    NAMED,
-    NamedSimulation,
-    check_named,
-    configured,
-    virtual_time,
-)
+from tests.swarm.named import NAMED, NamedSimulation, check_named, configured
 from tests.swarm.places import left_out, misplaced, traits_of
+from tests.swarm.ports import TrueSimulation, virtual_time
 from tests.swarm.rest import (
     RECORDS_MAX,
     needless_losses,
@@ -110,10 +105,10 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
         run_settings=_habits(run),
         delay_ms_max=faults.delay_ms_max,
         loss=faults.loss,
-        commit_interval_ms=faults.commit_interval_ms,
+        commit_interval_ms=0 if is_named else faults.commit_interval_ms,
         restore_ms=Span(0, faults.restore_ms_max),
     )
-    if isinstance(simulation, NamedSimulation):
+    if isinstance(simulation, TrueSimulation):
         simulation.prepare(run)
     with virtual_time(simulation):
         return _played(run, simulation, transcript=transcript)
