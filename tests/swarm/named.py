@@ -16,13 +16,11 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from contextlib import contextmanager
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
-import pytest
 from attrs import define, field, frozen
 
 from coopgroup.core.assignors.declining import Passing
@@ -48,16 +46,15 @@ from coopgroup.groups.lookup import CatalogueLookup, CatalogueWatcher
 from coopgroup.groups.settings import PROTOCOL_NAME, PROTOCOL_TYPE
 from coopgroup.groups.state import Wish
 from coopgroup.groups.work import ResourceWork, WorkLimits
-from coopgroup.simulator.host.application import Application
 from coopgroup.simulator.host.process import Process
 from coopgroup.simulator.scenario import LEADER
-from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import AssignmentReceived, ProcessStarted, ResourcesStopped, StopReason
 from coopgroup.telemetry import RoundDecided as Decided
 from tests.swarm.places import draw_placed, without_bundles
+from tests.swarm.ports import Port, TrueApplication, TrueSimulation
 from tests.swarm.runs import TOPICS, Act, ActKind, draw
-from tests.swarm.strands import Strands, VirtualCondition
+from tests.swarm.strands import VirtualCondition
 from tests.swarm.warm import draw_warm
 
 if TYPE_CHECKING:
@@ -65,10 +62,9 @@ if TYPE_CHECKING:
 
     from coopgroup.core.leader import RoundRequest, TopicMetadata
     from coopgroup.core.model.group_api import JoinedMember
-    from coopgroup.core.session import RoundDecided, SessionEffect, SessionEvent
-    from coopgroup.simulator.host.local_state import LocalState
+    from coopgroup.core.session import RoundDecided, SessionEffect
     from coopgroup.telemetry import Envelope, Record
-    from tests.swarm.runs import Faults, SwarmRun
+    from tests.swarm.runs import SwarmRun
 
 NAMED: Final = "named"
 """What `SwarmRun.theirs` says of a group of named resources."""
@@ -193,18 +189,10 @@ class Topic:
 
 
 @define(eq=False)
-class _Port:
-    """What `ResourceWork` knows of its group, as of a `GroupDriver`."""
+class _Port(Port):
+    """What `ResourceWork` knows of its group."""
 
-    process: Process
     is_losing: bool = False
-    wake: Callable[[], None] = lambda: None
-    _remind_s: float = math.inf
-    _reminded_s: float = math.inf
-
-    @property
-    def member(self) -> Any:  # noqa: ANN401 - as the driver's
-        return self.process.session.member
 
     @property
     def lease_until_s(self) -> float:
@@ -212,26 +200,9 @@ class _Port:
             return -math.inf
         return self.member.hold_until_ms / 1_000 if self.member.owned else math.inf
 
-    def post(self, event: SessionEvent) -> None:
-        self.process.later(1, self.process.give, event)  # it goes to another thread
-
-    def remind(self, at_s: float) -> None:
-        if at_s != self._remind_s:
-            self._remind_s = at_s
-            if at_s < math.inf:
-                at_ms = math.ceil(1_000 * at_s) - self.process.world.now_ms
-                self.process.later(max(0, at_ms), self._remind, at_s)
-
-    def _remind(self, at_s: float) -> None:
-        if self.process.world.now_ms / 1_000 < at_s:  # by the rounding of a float
-            self.process.later(1, self._remind, at_s)
-        elif at_s == self._remind_s != self._reminded_s:
-            self._reminded_s = at_s
-            self.wake()
-
 
 @define(kw_only=True, eq=False)
-class NamedApplication(Application):
+class NamedApplication(TrueApplication):
     """The work of one process, with an application whose callbacks take time, refuse and raise.
 
     Attributes:
@@ -283,7 +254,7 @@ class NamedApplication(Application):
             known=lambda: self.lookup.known,
             look_soon=lambda: self.watcher.look_soon(),  # noqa: PLW0108 - it is made below
         )
-        self.work._changed = VirtualCondition(process.world, self._sleep)  # noqa: SLF001
+        self.work._changed = VirtualCondition(process.world, self.sleep)  # noqa: SLF001
         self.work._warmth.changing = self.work._changed  # noqa: SLF001
         self.work.driver = cast("Any", self.port)
         self.port.wake = self._wake
@@ -300,11 +271,6 @@ class NamedApplication(Application):
         self.watcher._worker = cast("Any", jobs)  # noqa: SLF001
         assert faults.decline_ms_max < 1_000 * _PASSING_S
 
-    @property
-    def owner(self) -> Process:
-        """The process."""
-        return cast("Process", self.process)
-
     # --- as its host --------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -313,7 +279,7 @@ class NamedApplication(Application):
     def grant(self, resources: ResourceSet) -> None:
         self.owned |= resources
         if wrong := resources & self.told:
-            self._object("declines", f"gets {wrong.to_dict()}, which it declines")
+            self.object_to(f"gets {wrong.to_dict()}, which it declines", "declines")
         version = self.port.member.last_assignment.catalogue_version
         self.granted |= dict.fromkeys(resources, -1 if version is None else version)
         self._said -= set(resources)
@@ -405,10 +371,6 @@ class NamedApplication(Application):
         call()
         self._refresh()
 
-    def _sleep(self, for_ms: int) -> None:
-        owner = self.owner
-        self.group.strands.sleep(for_ms, lambda: owner.alive, lambda: owner.paused)
-
     def _write(self, record: Record) -> None:
         if isinstance(record, ResourcesStopped) and record.reason is not StopReason.CHANGED:
             if record.resources <= ResourceSet.from_pairs(self._said):
@@ -418,30 +380,22 @@ class NamedApplication(Application):
             self.process.write(record)
 
     def _read(self, _: int | None) -> Catalogue:
-        if self._happens("unreadable"):
+        if self.happens("unreadable"):
             raise OSError("unreadable")
         return self.group.topic.catalogue()
 
     # --- its callbacks ------------------------------------------------------------------------
 
-    def _happens(self, fault: str) -> bool:
-        share = 0.0 if self.group.is_calm else getattr(self.group.faults, fault)
-        return bool(share) and self.process.world.dice(fault).random() < share
-
-    def _object(self, checker: str, message: str) -> None:
-        if self.owner.alive:
-            self.process.world.object_to(checker, f"{self.process.name} {message}")
-
     def _called(self, action: str, resource: GroupResource) -> None:
         self._judge(action, resource)
         self._busy[resource] += 1
         try:
-            self._sleep(self._duration_ms())
+            self.sleep(self._duration_ms())
         finally:
             self._busy[resource] -= 1
         if action == "start":
             self._refuse(resource)
-        if self._happens("raises"):
+        if self.happens("raises"):
             raise ValueError("no")
         if action in {"start", "change"}:
             self.running[resource] = resource.definition
@@ -456,11 +410,11 @@ class NamedApplication(Application):
     def _refuse(self, resource: GroupResource) -> None:
         if self.group.never_runs(self.process.name, resource):
             self._decline(resource, _FOR_EVER_S)
-        if self._happens("declines"):
+        if self.happens("declines"):
             self._decline(
                 resource, self.process.world.dice("declines").randint(1, self.longest_ms) / 1_000
             )
-        if self._happens("refusals"):
+        if self.happens("refusals"):
             raise StartFailed("never")
 
     @property
@@ -476,25 +430,25 @@ class NamedApplication(Application):
         """Object to a callback that comes at a wrong time, or with a wrong definition."""
         resource, runs = Resource(*given), self.running.get(given)
         if self._busy[resource] and action != "lost":
-            self._object("callbacks", f"has two callbacks of {resource} at once: {action}")
+            self.object_to(f"has two callbacks of {resource} at once: {action}")
         if action == "start":
             if runs is not None:
-                self._object("callbacks", f"starts {resource}, which runs")
+                self.object_to(f"starts {resource}, which runs")
             if given.definition < self.group.topic.oldest(resource, self.granted[resource]):
-                self._object("definitions", f"starts {resource} with an old definition")
+                self.object_to(f"starts {resource} with an old definition", "definitions")
             if (
                 self.memory.get(resource, 0) > self.process.world.now_ms
                 and resource in self.declined
             ):
-                self._object("declines", f"starts {resource}, which it declines")
+                self.object_to(f"starts {resource}, which it declines", "declines")
         elif action == "change" and (runs is None or given.definition <= runs):
-            self._object("definitions", f"changes {resource} from {runs} to {given.definition}")
+            self.object_to(f"changes {resource} from {runs} to {given.definition}", "definitions")
         elif action == "stop" and resource in self._lost:
-            self._object("callbacks", f"stops {resource}, which others may own")
+            self.object_to(f"stops {resource}, which others may own")
         elif action == "stop" and given.definition != runs:
-            self._object("definitions", f"stops {resource} with {given.definition} for {runs}")
+            self.object_to(f"stops {resource} with {given.definition} for {runs}", "definitions")
         elif action == "stop" and given.reason == "changed" and self.group.follows:
-            self._object("definitions", f"stops {resource} that changed, beside on_change")
+            self.object_to(f"stops {resource} that changed, beside on_change", "definitions")
 
     @property
     def declined(self) -> ResourceSet:
@@ -550,33 +504,24 @@ class NamedProcess(Process):
 
 
 @define(kw_only=True, eq=False)
-class NamedSimulation(Simulation):
+class NamedSimulation(TrueSimulation):
     """A group of named resources; `prepare` sets its fields.
 
     Attributes:
         follows: whether applications follow a changed definition without a stop.
-        is_calm: whether all faults have ended.
     """
 
     host_class = NamedProcess
-    run_of: SwarmRun = field(init=False)
+    application_class = NamedApplication
+    modules = (callbacks, declines, lookup, state, work)
     topic: Topic = field(init=False)
-    strands: Strands = field(init=False)
     follows: bool = False
-    is_calm: bool = False
 
     def prepare(self, run: SwarmRun) -> None:
-        """Prepare a run."""
-        self.run_of = run
+        super().prepare(run)
         self.topic = Topic(self.brokers.existing)
-        self.strands = Strands(self.world)
         self.follows = bool(self.world.dice("follows").getrandbits(1))
         self.run_settings.assignor = PassingAny(self.run_settings.assignor)
-
-    @property
-    def faults(self) -> Faults:
-        """The faults of the run."""
-        return self.run_of.faults
 
     @property
     def policy_options(self) -> Mapping[str, object]:
@@ -597,7 +542,6 @@ class NamedSimulation(Simulation):
             cast("NamedProcess", process).named.restart()
 
     def heal(self) -> None:
-        self.is_calm = True
         super().heal()
         for process in self.alive:  # an operator starts what has failed for good
             cast("NamedProcess", process).named.restart()
@@ -611,38 +555,6 @@ class NamedSimulation(Simulation):
             for until_ms in cast("NamedProcess", process).named.memory.values()
         )
         return not passing and super().is_at_rest()
-
-    def _application(
-        self,
-        process: Any,  # noqa: ANN401 - a process
-        capacity_per_s: float,
-        state: LocalState,
-    ) -> NamedApplication:
-        return NamedApplication(
-            process=process,
-            group=self,
-            load=self.load,
-            costs=self.costs,
-            callback_ms=self.run_settings.callback_ms,
-            commit_interval_ms=0,
-            capacity_per_s=capacity_per_s,
-            state=state,
-        )
-
-
-@contextmanager
-def virtual_time(simulation: Simulation) -> Iterator[None]:
-    """Let the work of all processes read the simulation's clock, and end its threads."""
-    if not isinstance(simulation, NamedSimulation):
-        yield
-        return
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (callbacks, declines, lookup, state, work):
-            patch.setattr(module, "now_s", lambda: simulation.world.now_ms / 1_000)
-        try:
-            yield
-        finally:
-            simulation.strands.end()
 
 
 def configured(config: Any) -> Any:  # noqa: ANN401 - MemberConfig

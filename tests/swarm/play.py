@@ -31,15 +31,12 @@ from coopgroup.simulator.world import Violation
 from coopgroup.simulator.world.network import Mishap, Upset
 from tests.swarm.hostile import HOSTILE, prepare
 from tests.swarm.leases import Leases
+from tests.swarm.looped import LOOPED, LoopedSimulation
 from tests.swarm.mixed import Guests
-from tests.swarm.named import (
-    NAMED,
-    NamedSimulation,
-    check_named,
-    configured,
-    virtual_time,
-)
+from tests.swarm.named import NAMED, NamedSimulation, check_named, configured
 from tests.swarm.places import left_out, misplaced, traits_of
+from tests.swarm.polled import POLLED, PolledSimulation
+from tests.swarm.ports import TrueSimulation, virtual_time
 from tests.swarm.rest import (
     RECORDS_MAX,
     needless_losses,
@@ -52,7 +49,7 @@ from tests.swarm.supervisor import Supervisors
 from tests.swarm.witness import Witness
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from coopgroup.core.model.traits import Traits
     from coopgroup.simulator.host.process import Process
@@ -74,6 +71,11 @@ CONFIG: Final = MemberConfig(
 )
 """Settings with short times; a run may have another rebalance time-out."""
 
+_TRUE: Final[Mapping[str, type[TrueSimulation]]] = {
+    NAMED: NamedSimulation,
+    POLLED: PolledSimulation,
+    LOOPED: LoopedSimulation,
+}
 _READABLE_AFTER_MS: Final = 200
 _RESTORE_MS: Final = Span(0, 10)
 _RATE_PER_S: Final = 50.0
@@ -102,18 +104,19 @@ class Played:
 def play(run: SwarmRun, *, transcript: bool = False) -> Played:
     """Play a run to its end."""
     faults, is_named = run.faults, run.theirs == NAMED
+    kind = _TRUE.get(run.theirs, Simulation)
     config = attrs.evolve(CONFIG, rebalance_timeout_ms=run.rebalance_timeout_ms)
     simulation = small_group(
         seed=run.seed,
-        kind=NamedSimulation if is_named else Simulation,
+        kind=kind,
         config=configured(config) if is_named else config,
         run_settings=_habits(run),
         delay_ms_max=faults.delay_ms_max,
         loss=faults.loss,
-        commit_interval_ms=faults.commit_interval_ms,
+        commit_interval_ms=0 if is_named else faults.commit_interval_ms,
         restore_ms=Span(0, faults.restore_ms_max),
     )
-    if isinstance(simulation, NamedSimulation):
+    if isinstance(simulation, TrueSimulation):
         simulation.prepare(run)
     with virtual_time(simulation):
         return _played(run, simulation, transcript=transcript)
@@ -137,7 +140,7 @@ def _played(run: SwarmRun, simulation: Simulation, *, transcript: bool) -> Playe
     written = Transcript() if transcript else None
     world.transcript = HandOvers(simulation, Leases(simulation, written))
     is_named = isinstance(simulation, NamedSimulation)
-    guests = Guests(simulation=simulation, theirs="" if is_named else run.theirs)
+    guests = Guests(simulation=simulation, theirs="" if run.theirs in _TRUE else run.theirs)
     supervisors = Supervisors(
         simulation=simulation, delay_ms_max=faults.leave_ms_max, loss=faults.leave_loss
     )

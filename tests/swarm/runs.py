@@ -193,6 +193,10 @@ class Faults:
         refusals: fraction of the starts that fail permanently.
         raises: fraction of the callbacks that raise.
         unreadable: fraction of the reads of the catalogue that fail.
+        poll_ms_max: longest time between two polls of a consumer (`polled`).
+        puts_off: fraction of such processes that put off stops.
+        stuck: fraction of the stops that end after their limit, or never.
+        leaves: fraction of the callbacks that close the consumer, or unsubscribe.
     """
 
     loss: float = 0.0
@@ -220,6 +224,10 @@ class Faults:
     refusals: float = 0.0
     raises: float = 0.0
     unreadable: float = 0.0
+    poll_ms_max: int = 10
+    puts_off: float = 0.0
+    stuck: float = 0.0
+    leaves: float = 0.0
 
 
 @frozen(kw_only=True)
@@ -235,7 +243,7 @@ class SwarmRun:
         acts: events in order; then all faults end.
         healed_after_ms: time from the last act until all faults end.
         theirs: protocols of other clients in the group, joined by commas (`mixed`); or `HOSTILE`;
-            or `NAMED`.
+            or `NAMED`, `POLLED` or `LOOPED`.
     """
 
     seed: int

@@ -7,8 +7,9 @@ partition is held back until its `on_assign` has ended. A revoked partition is p
 partitions.
 
 Two calls wait on the polling thread: a revocation by `unsubscribe` or `close`, which cannot be put
-off, and the loss of all partitions. A member must not rejoin before `on_lost` has ended, or
-while its application is stalled: it would get partitions, and lose them again.
+off, and the loss of all partitions. The first has the time of any stop. A member must not rejoin
+before `on_lost` has ended, or while its application is stalled: it would get partitions, and lose
+them again.
 
 Rules of this file: callbacks for the same partition run one after the other. There are two
 exceptions. `on_lost` does not wait, because it must stop the work of the others. No callback waits
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import threading
 import weakref
 from collections import deque
@@ -55,11 +57,13 @@ class _Run:
     is_urgent: bool
     loop: asyncio.AbstractEventLoop | None
     keys: frozenset[Partition] = field(init=False)
+    began_s: float = field(init=False)
     task: asyncio.Task[None] | None = field(default=None, init=False)
     has_begun: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.keys = keys_of(self.partitions)
+        self.began_s = now_s()
 
     @property
     def is_warmup(self) -> bool:
@@ -125,31 +129,29 @@ class LoopCallbacks:
         """Start `on_assign`, and fetch the partitions when it has ended."""
         if not self._has("on_assign"):
             return
-        fetching = self.listener.fetching
-        held = fetching.hold(partitions)
+        held = self.listener.fetching.hold(partitions)
         inbox = self.listener.driver.inbox
-        self._start(
-            "on_assign", partitions, lambda: inbox.call_soon(lambda: fetching.release(held))
-        )
+        release = self.listener.release
+        self._start("on_assign", partitions, lambda: inbox.call_soon(lambda: release(held)))
 
     def revoke(self, _consumer: object, partitions: list[TopicPartition]) -> None:
         """Start `on_revoke`, and give the partitions up when it has ended."""
         if not self._has("on_revoke"):
             return
         later = self.listener.revoke_later(partitions)
-        if later is None:
-            self._run_now("on_revoke", partitions)
-        else:
+        if later is not None:
             self._start("on_revoke", partitions, lambda: self.listener.finish_revoke(later))
+        elif not self._run_now("on_revoke", partitions, self._limit_s):
+            self.listener.lose_overdue(as_resources(partitions), now_s() - self._limit_s)
 
     def lose(self, _consumer: object, partitions: list[TopicPartition]) -> None:
         """Start `on_lost`; if all partitions are lost, wait until the member may rejoin."""
         lost = keys_of(partitions)
-        is_everything = all(one in lost for one in self.listener.owned)
+        is_everything = not self.listener.is_overdue and lost.issuperset(self.listener.owned)
         if self._has("on_lost") or self._has("on_revoke"):
             name = "on_lost" if self._has("on_lost") else "on_revoke"
             if is_everything:
-                self._run_now(name, partitions, is_urgent=True)
+                self._run_now(name, partitions, math.inf, is_urgent=True)
             else:
                 self._start(name, partitions, _nothing, is_urgent=True)
         if is_everything:
@@ -175,8 +177,21 @@ class LoopCallbacks:
         """Wait until each `on_revoke` that runs has ended, before the group is left.
 
         Otherwise the offsets of its partitions would be committed before their state is written.
+        The member stays in the group meanwhile, so the partitions have no other owner. A stop that
+        takes too long is therefore lost, as at any other time.
         """
-        self._wait_until(lambda: not any(one.name == "on_revoke" for one in tuple(self._runs)))
+        self._wait_until(lambda: all(one.began_s < now_s() - self._limit_s for one in self._stops))
+        late = ResourceSet.from_pairs(key for one in self._stops for key in one.keys)
+        if late & self.listener.stopping:
+            self.listener.lose_overdue(late & self.listener.stopping)
+
+    @property
+    def _stops(self) -> list[_Run]:
+        return [one for one in tuple(self._runs) if one.name == "on_revoke"]
+
+    @property
+    def _limit_s(self) -> float:
+        return self.listener.driver.settings.max_poll_interval_ms / 1000
 
     def _has(self, name: str) -> bool:
         given = self.given()
@@ -189,8 +204,14 @@ class LoopCallbacks:
                 self._abandon(run)
 
     def _run_now(
-        self, name: str, partitions: list[TopicPartition], *, is_urgent: bool = False
-    ) -> None:
+        self,
+        name: str,
+        partitions: list[TopicPartition],
+        limit_s: float,
+        *,
+        is_urgent: bool = False,
+    ) -> bool:
+        """Run a callback, and return whether it has ended within a time."""
         ended: list[bool] = []
 
         def end() -> None:
@@ -198,17 +219,18 @@ class LoopCallbacks:
             self.nudged.set()
 
         self._start(name, partitions, end, is_urgent=is_urgent)
-        self._wait_until(lambda: bool(ended))
+        until_s = now_s() + limit_s
+        self._wait_until(lambda: bool(ended) or now_s() >= until_s)
+        return bool(ended) or self.is_dropped
 
     def _wait_until_awake(self) -> None:
         """Wait until the application awaits records again, if it has not for too long."""
         driver = self.listener.driver
-        limit_s = driver.settings.max_poll_interval_ms / 1000
         self._wait_until(
             lambda: (
                 self.is_closing
                 or self.hand_out.is_awaited
-                or now_s() - driver.polled_at_s < limit_s
+                or now_s() - driver.polled_at_s < self._limit_s
             )
         )
 

@@ -22,7 +22,9 @@ from coopgroup.core.member.effects import (
 )
 from coopgroup.core.member.events import LossHandled, RevocationCompleted, WarmedUp, WarmupFailed
 from coopgroup.core.member.parts import Warmups
-from coopgroup.core.model import EMPTY
+from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.kafka.records.partitions import to_partitions
+from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 from tests.support.virtual_loop import time_passes
 from tests.unit.aio.aio_stage import BOTH, ONE, P0, P1, ZERO, AioStage
 
@@ -47,9 +49,11 @@ async def test_slow_on_assign_holds_up_only_its_partitions(stage: AioStage) -> N
         stage.feed(0, 5)
         assert (await consumer.getone()).offset == 5
         assert stage.fetching.fetched == ZERO
+        assert stage.written[1:] == []
         go_on.set()
         await time_passes()
         assert stage.fetching.fetched == BOTH
+        assert stage.written[1:] == [ResourcesStarted(resources=ONE)]
         assert ("assign", [(1, 40)]) in stage.librdkafka.calls
     assert heard == [[0], [1]]
 
@@ -316,6 +320,58 @@ async def test_end_waits_for_an_on_revoke_in_progress(stage: AioStage, ends_with
             assert written
     assert written == [[]]
     assert stage.committed == [(1, 1)]
+
+
+@pytest.mark.parametrize("owned", [BOTH, ONE], ids=["it owns another", "it owns nothing else"])
+@pytest.mark.parametrize("hears_of_losses", [False, True])
+async def test_stop_that_hangs_is_lost_in_time(
+    stage: AioStage, owned: ResourceSet, hears_of_losses: bool
+) -> None:
+    """Without the limit, no member would work on the partition until its process is killed."""
+    stage.resources = owned
+    heard: list[str] = []
+
+    async def revoke(_: object, __: object) -> None:
+        heard.append("revoke")
+        if len(heard) == 1:
+            await asyncio.Event().wait()
+
+    lose = {"on_lost": lambda *_: heard.append("lost")} if hears_of_losses else {}
+    async with stage.joined(on_revoke=revoke, **lose) as consumer:
+        await stage.tell(RevokeResources(resources=ONE))
+        await time_passes(stage.driver.settings.max_poll_interval_ms / 1000)
+        stage.driver.inbox.wake()  # as the driver was asked to
+        await time_passes()
+        assert stage.posted == [RevocationCompleted(resources=ONE)]
+        assert heard == ["revoke", "lost" if hears_of_losses else "revoke"]
+        assert consumer.assignment() == set(to_partitions(owned - ONE))
+
+
+@pytest.mark.parametrize("has_begun", [False, True], ids=["stops then", "was stopping"])
+@pytest.mark.parametrize("ends_with", ["close", "unsubscribe"])
+async def test_end_waits_for_a_stop_that_hangs_no_longer_than_its_limit(
+    stage: AioStage, ends_with: str, has_begun: bool
+) -> None:
+    """The member stays in the group meanwhile, and no other member works on its partitions."""
+    limit_ms = stage.driver.settings.max_poll_interval_ms = 3_000
+    stage.resources = ONE
+
+    async def revoke(_: object, __: object) -> None:
+        await asyncio.Event().wait()
+
+    async with stage.joined(on_revoke=revoke) as consumer:
+        stage.feed(1, 0)
+        await consumer.getone()
+        if has_begun:
+            await stage.tell(RevokeResources(resources=ONE))
+        if ends_with == "unsubscribe":
+            consumer.unsubscribe()
+            await time_passes(4.0)
+            assert not consumer.assignment()
+    (stopped,) = (one for one in stage.written if isinstance(one, ResourcesStopped))
+    assert (stopped.resources, stopped.reason, stage.committed) == (ONE, StopReason.LOST, [])
+    assert limit_ms <= stopped.duration_ms < limit_ms + 200
+    assert [event for event, _ in stage.driver.warned] == ["stop_never_finished"]
 
 
 # --- warm-ups: `on_warmup` delays no other callback, and its failure ends no membership -----------

@@ -107,10 +107,17 @@ class ApplicationInbox:
             self.waiting = True
             self._changed.notify_all()
 
-    def take(self) -> Notice | None:
-        """Take the oldest notice."""
+    @property
+    def first(self) -> Notice | None:
+        """Return the oldest notice, which stays until `remove`."""
         with self._lock:
-            return self._notices.popleft() if self._notices else None
+            return self._notices[0] if self._notices else None
+
+    def remove(self, notice: Notice) -> None:
+        """Remove the oldest notice; do nothing if a loss has voided it meanwhile."""
+        with self._lock:
+            if self._notices and self._notices[0] is notice:
+                self._notices.popleft()
 
     def take_call(self) -> Callable[[], None] | None:
         """Take the oldest callback; if nothing is left, set `waiting` to False."""

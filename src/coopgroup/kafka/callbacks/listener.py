@@ -110,6 +110,8 @@ class GroupListener:
             those of the application, and outlast a new `subscribe`, which replaces `callbacks`.
         is_polled: whether the application serves the inbox by its own polls, so that serving counts
             against `max.poll.interval.ms`. False if another thread serves for it.
+        is_overdue: whether `on_lost` is called because of a stop that takes too long. The member
+            then stays in the group.
     """
 
     consumer: Any
@@ -122,8 +124,11 @@ class GroupListener:
     on_failure: Callable[[KafkaError], None] | None = field(default=None, init=False)
     interceptor: Callbacks | None = field(default=None, init=False)
     is_polled: bool = field(default=True, init=False)
+    is_overdue: bool = field(default=False, init=False)
     _assigning: ResourceSet | None = field(default=None, init=False)
     _revoking: ResourceSet | None = field(default=None, init=False)
+    _losing: ResourceSet = field(default=EMPTY, init=False)  # the part of `_revoking` that is lost
+    _notice: Notice | None = field(default=None, init=False)  # the last one that was carried out
     _later: ResourceSet | None = field(default=None, init=False)  # None if stops cannot be put off
     _pending: PendingRevocations = field(init=False)
     _given_up: int = field(default=0, init=False)  # number of times the group was left
@@ -172,7 +177,7 @@ class GroupListener:
         if inbox.waiting:
             self._serving = True
             try:
-                while (notice := inbox.take()) is not None:
+                while (notice := inbox.first) is not None:
                     self._obey(notice)
                 while (call := inbox.take_call()) is not None:
                     call()
@@ -247,13 +252,19 @@ class GroupListener:
                 self._finish_busy(busy)
 
     def _serve_last(self) -> None:
-        _run_all(
-            partial(self._obey, notice)
-            for notice in iter(self.driver.inbox.take, None)
-            if isinstance(notice, (RevokeResources, LoseResources))
-        )
+        _run_all(partial(self._obey, notice) for notice in self._last_notices())
+
+    def _last_notices(self) -> Iterator[Notice]:
+        inbox = self.driver.inbox
+        while (notice := inbox.first) is not None:
+            if isinstance(notice, (RevokeResources, LoseResources)):
+                yield notice
+            else:
+                inbox.remove(notice)
 
     def _finish_busy(self, busy: ResourceSet) -> None:
+        lost = busy & self._losing & self.owned  # `on_lost` closes the consumer
+        self._drop(lost, StopReason.LOST, now_s())
         rest = busy & self.owned
         if rest:
             self.committing.commit_last(rest, self._commit_limit_s())
@@ -263,6 +274,7 @@ class GroupListener:
         # A callback counts against max.poll.interval.ms like any work of the application.
         self._note_poll(now_s())
         membership = self._given_up
+        self._notice = notice
         match notice:
             case GrantResources():
                 self._grant(notice.resources)
@@ -270,18 +282,20 @@ class GroupListener:
                 try:
                     self._stop(notice.resources, StopReason.REVOKED)
                 finally:
-                    self._complete(notice.resources - self.stopping, membership)
+                    self._complete(notice.resources - self.owned, membership)
             case LoseResources():
                 try:
                     self._lose(notice.resources & self.owned)
                 finally:
-                    if membership == self._given_up:  # otherwise the callback left the group
+                    # otherwise the callback left the group, or has not begun
+                    if membership == self._given_up and self._has_begun:
                         self.driver.post(LossHandled())
             case BeginWarmups():
                 self._warm_up(notice.resources)
             case CancelWarmups():
                 self._call(self.callbacks.on_warmup_cancelled, notice.resources)
             case FailMember():
+                self.driver.inbox.remove(notice)
                 member = self.driver.settings.member
                 self._failure = refusal(notice.code, notice.message, member)
                 if self.on_failure is not None:
@@ -295,13 +309,22 @@ class GroupListener:
             self._call(self.callbacks.on_assign, resources)
         finally:
             self._assigning = None
-            # Leave out partitions that the callback began by itself. None remain if it closed the
-            # consumer.
-            rest = (resources & self.owned) - self.fetching.begun
-            if rest:
-                self.fetching.begin(to_partitions(rest))
-            if resources & self.owned:
-                self.write(ResourcesStarted(resources=resources & self.owned))
+            if self._has_begun:
+                self._begin(resources & self.owned)  # none if the callback closed the consumer
+
+    def _begin(self, resources: ResourceSet) -> None:
+        rest = resources - self.fetching.begun  # the callback began the others by itself
+        if rest:
+            self.fetching.begin(to_partitions(rest))
+        self._tell_started(resources - ResourceSet.from_pairs(self.fetching.held))
+
+    def _tell_started(self, resources: ResourceSet) -> None:
+        if resources:
+            self.write(ResourcesStarted(resources=resources))
+
+    def release(self, held: Iterable[TopicPartition]) -> None:
+        """Begin partitions that `Fetching.hold` has held: their `on_assign` has ended."""
+        self._tell_started(self.fetching.release(held))
 
     def _warm_up(self, resources: ResourceSet) -> None:
         """Call back; an error cancels these warm-ups, and the membership goes on."""
@@ -315,15 +338,17 @@ class GroupListener:
         self.driver.post(WarmupFailed(resources=resources, error=one_line(error)))
         self.driver.sink.warn("warmup_failed", resources=_said(resources), error=repr(error))
 
-    def _lose(self, lost: ResourceSet) -> None:
-        began_s = now_s()
-        before, self._revoking = self._revoking, lost
+    def _lose(self, lost: ResourceSet, began_s: float | None = None) -> None:
+        began_s = now_s() if began_s is None else began_s
+        before = self._revoking, self._losing
+        self._revoking = self._losing = lost
         try:
             own = self.callbacks if self.interceptor is None else self.interceptor
             self._call(own.on_lost or own.on_revoke, lost)
         finally:
-            self._revoking = before
-            self._drop(lost & self.owned, StopReason.LOST, began_s)
+            self._revoking, self._losing = before
+            if self._has_begun:
+                self._drop(lost & self.owned, StopReason.LOST, began_s)
 
     def _stop(self, resources: ResourceSet, reason: StopReason) -> None:
         """Call back, commit, end fetching, in this order, even if the callback raises."""
@@ -335,14 +360,18 @@ class GroupListener:
             self._call(own.on_revoke, resources)
         finally:
             self._revoking = before
-            rest = resources & self.owned  # empty if the callback closed the consumer
-            rest -= self._stop_later(rest, began_s)
-            try:
-                is_bounded = reason is StopReason.CLOSED or self._giving_up
-                limit_s = self._commit_limit_s() if is_bounded else None
-                self.committing.commit_last(rest, limit_s)
-            finally:
-                self._drop(rest, reason, began_s)
+            if self._has_begun:
+                self._end_stop(resources & self.owned, reason, began_s)
+
+    def _end_stop(self, resources: ResourceSet, reason: StopReason, began_s: float) -> None:
+        """Give partitions up; there are none if the callback closed the consumer."""
+        rest = resources - self._stop_later(resources, began_s)
+        try:
+            is_bounded = reason is StopReason.CLOSED or self._giving_up
+            limit_s = self._commit_limit_s() if is_bounded else None
+            self.committing.commit_last(rest, limit_s)
+        finally:
+            self._drop(rest, reason, began_s)
 
     def _stop_later(self, resources: ResourceSet, began_s: float) -> ResourceSet:
         """Hand out no more records of partitions whose stop continues; return them."""
@@ -367,16 +396,24 @@ class GroupListener:
         if long:
             self.driver.sink.warn("stop_takes_long", resources=_said(long))
         if overdue:
-            self.driver.sink.warn("stop_never_finished", resources=_said(overdue))
             self._note_poll(now)
             membership = self._given_up
-            # A stop that has not ended leaves no state that could be kept warm.
-            if self.callbacks.on_warmup is not None:
-                self.driver.post(WarmupFailed(resources=overdue, error="not stopped in time"))
             try:
-                self._lose(overdue)
+                self.lose_overdue(overdue)
             finally:
                 self._complete(overdue, membership)
+
+    def lose_overdue(self, overdue: ResourceSet, began_s: float | None = None) -> None:
+        """Lose partitions whose stop takes too long; put-off stops know when they began."""
+        self.driver.sink.warn("stop_never_finished", resources=_said(overdue))
+        # A stop that has not ended leaves no state that could be kept warm.
+        if self.callbacks.on_warmup is not None:
+            self.driver.post(WarmupFailed(resources=overdue, error="not stopped in time"))
+        self.is_overdue = True
+        try:
+            self._lose(overdue, began_s)
+        finally:
+            self.is_overdue = False
 
     def _finish(self, stopped: ResourceSet | PutOff) -> None:
         """Give up partitions whose stop has ended, as after a return of `on_revoke`."""
@@ -388,8 +425,7 @@ class GroupListener:
         try:
             self.committing.commit_last(done)
         finally:
-            for began_s, part in self._pending.parts(done).items():
-                self._drop(part, StopReason.REVOKED, began_s)
+            self._drop(done, StopReason.REVOKED, now_s())
             self._complete(done, self._given_up)
 
     def _complete(self, resources: ResourceSet, membership: int) -> None:
@@ -397,16 +433,33 @@ class GroupListener:
             self.driver.post(RevocationCompleted(resources=resources))
 
     def _drop(self, resources: ResourceSet, reason: StopReason, began_s: float) -> None:
+        """Own partitions no longer; the stop of those that were put off began earlier."""
         if not resources:
             return
+        parts = self._pending.parts(resources)
+        at_once = resources - self.stopping
         self.owned -= resources
         self._pending.end(resources)
         self.committing.store.forget(resources)
         self.fetching.end(resources)
-        duration_ms = round((now_s() - began_s) * 1000)
-        self.write(ResourcesStopped(resources=resources, reason=reason, duration_ms=duration_ms))
+        now = now_s()
+        for since_s, some in ((began_s, at_once), *parts.items()):
+            if some:
+                ms = round((now - since_s) * 1000)
+                self.write(ResourcesStopped(resources=some, reason=reason, duration_ms=ms))
+
+    @property
+    def _has_begun(self) -> bool:
+        """Whether the notice has left the inbox; otherwise the next `serve` carries it out.
+
+        A signal's exception may come before the callback. A lost notice would be an answer for
+        which the group waits.
+        """
+        return self._notice is None or self.driver.inbox.first is not self._notice
 
     def _call(self, callback: Callback | None, resources: ResourceSet) -> None:
+        if self._notice is not None:
+            self.driver.inbox.remove(self._notice)
         if callback is not None and resources:
             callback(self.consumer, to_partitions(resources))
 

@@ -100,9 +100,9 @@ class PendingRevocations:
     def parts(self, resources: ResourceSet) -> dict[float, ResourceSet]:
         """Return the given resources that are being stopped, by the time when their stop began."""
         parts: dict[float, list[Resource]] = {}
-        for resource in resources:
-            if resource in self._stops:
-                parts.setdefault(self._stops[resource].began_s, []).append(resource)
+        for resource, stop in self._stops.items():
+            if resource in resources:
+                parts.setdefault(stop.began_s, []).append(resource)
         return {began_s: ResourceSet.from_pairs(part) for began_s, part in parts.items()}
 
     def take_late(self, now_s: float) -> tuple[ResourceSet, ResourceSet]:

@@ -228,13 +228,14 @@ class Fetching:
         self.held |= {_key(one): one for one in held}
         return held
 
-    def release(self, held: Iterable[TopicPartition]) -> None:
-        """Begin held partitions; ignore the partitions that were given up or held again."""
+    def release(self, held: Iterable[TopicPartition]) -> ResourceSet:
+        """Begin held partitions, and return them without those given up or held again."""
         free = [one for one in held if self.held.get(_key(one)) is one]
         for one in free:
             del self.held[_key(one)]
         if free:
             self.begin(free)
+        return ResourceSet.from_pairs(map(_key, free))
 
     def start_of(self, partition: Partition) -> TopicPartition | None:
         """Return where a partition began, or continued after `seek`; None if it is unknown."""

@@ -476,6 +476,7 @@ class Process:
         if run_settings.assignor.needs_lags and metadata is not None:
             found = metadata.resources
             lags = self._lags.known(duty, found) or self.application.load.lags(found, world.now_ms)
+            self._lags = RebalanceLags(lags=lags)
         decided = lead_round(
             duty,
             request,
@@ -484,8 +485,8 @@ class Process:
             assignor=run_settings.assignor,
             policy=run_settings.policy,
         )
+        self._lags = self._lags.after(decided, self._lags.lags)
         if metadata is not None:
-            self._lags = self._lags.after(decided, lags)
             self.seen = SeenTopics(topics=request.topics, partitions=metadata.resources)
             self._check_round(decided)
         self.later(

@@ -34,7 +34,9 @@ from coopgroup.kafka.membership.ports import Notice
 from coopgroup.telemetry import CommitFailed, ResourcesStarted, StopReason
 from tests.unit.kafka.fakes import record
 from tests.unit.kafka.notice_stage import BOTH, ONE, ZERO, Stage, holding, revoked
+from tests.unit.kafka.test_consumer_delivery_interruption import interrupt, strike
 
+TWO = ResourceSet({"t": [2]})
 LOSS = LoseResources(resources=BOTH, cause="lease expired")
 PENDING = 1_500  # exceeds Python's recursion limit
 
@@ -211,6 +213,48 @@ def test_give_up_when_thousands_of_notices_wait_hears_them_all() -> None:
     assert len(revoked(stage)) == PENDING
 
 
+@pytest.mark.parametrize(
+    ("notice", "owned"),
+    [
+        (GrantResources(resources=TWO), BOTH | TWO),
+        (RevokeResources(resources=ONE), ZERO),
+        (LoseResources(resources=BOTH, cause="fenced"), EMPTY),
+    ],
+)
+def test_notice_is_answered_once_when_a_signal_strikes_before_its_callback(
+    notice: Notice, owned: ResourceSet
+) -> None:
+    """The group waits for the answer. An interrupted application may go on, as in a notebook."""
+    anything: Any = None
+    for place in range(1, 200):
+        stage = holding()
+        stage.driver.inbox.put(notice)
+
+        def serve(_: object, stage: Stage = stage) -> list[Any]:
+            stage.listener.serve()
+            return []
+
+        strike(anything, serve, place, interrupt, {"application_inbox.py", "listener.py"})
+        if stage.heard:  # the exception came after the callback, or not at all
+            break
+        stage.listener.serve()
+        assert (stage.listener.owned, stage.fetching.fetched) == (owned, owned)
+        assert len(stage.heard) <= len(stage.written) == 1
+        assert len(revoked(stage)) == (not isinstance(notice, GrantResources))
+    assert place > 3
+
+
+@pytest.mark.parametrize("is_unsubscribed", [False, True])
+def test_on_lost_that_leaves_the_group_commits_nothing(is_unsubscribed: bool) -> None:
+    stage = holding()
+    stage.listener.callbacks = Callbacks(on_lost=lambda *_: stage.listener.give_up())
+    if is_unsubscribed:
+        stage.listener.callbacks = Callbacks(on_revoke=lambda *_: stage.listener.give_up())
+    stage.tell(LoseResources(resources=BOTH, cause="fenced"))
+    assert (stage.commits(), stage.stops()) == ([], [(BOTH, StopReason.LOST)])
+    assert (revoked(stage), stage.listener.owned) == ([], EMPTY)
+
+
 def test_accept_revoked_in_the_callback_changes_nothing() -> None:
     """Older applications call `incremental_unassign`."""
     stage = holding()
@@ -337,7 +381,7 @@ def test_what_is_lost_while_it_stops_is_lost() -> None:
     stage.listener.serve()
     assert stage.heard == [("revoke", [1]), ("lost", [0, 1])]
     assert revoked(stage) == [LossHandled()]
-    assert stage.stops() == [(BOTH, StopReason.LOST)]
+    assert stage.stops() == [(ZERO, StopReason.LOST), (ONE, StopReason.LOST)]
     stage.tell(GrantResources(resources=ONE))
     assert (stage.listener.owned, stage.listener.stopping) == (ONE, EMPTY)
 
@@ -437,5 +481,6 @@ def test_stop_that_is_never_finished_is_lost_after_max_poll_interval(
     assert stage.heard == [("revoke", [1]), ("lost", [1])]
     assert revoked(stage) == [RevocationCompleted(resources=ONE)]
     assert (stage.stops(), stage.commits()) == ([(ONE, StopReason.LOST)], [])
+    assert [one.duration_ms for one in stage.written] == [60_000]
     assert (stage.listener.owned, stage.listener.stopping) == (ZERO, EMPTY)
     assert (stage.driver.polled_at_s, stage.driver.reminders[-1]) == (160.0, math.inf)

@@ -10,7 +10,7 @@ from coopgroup.core.member import MemberState
 from coopgroup.core.model import NOBODY, GroupSnapshot, ResourceSet
 from coopgroup.core.model.resource_set import Int32Array
 from coopgroup.core.policies.policy import Offer, RoundContext, StagedRound
-from coopgroup.policies import SimplePolicy
+from coopgroup.policies import IncrementalPolicy, SimplePolicy
 from coopgroup.simulator.world.load import Load
 from coopgroup.telemetry import (
     MembershipLost,
@@ -19,6 +19,7 @@ from coopgroup.telemetry import (
     ProcessResumed,
     ResourcesStopped,
     RoundDecided,
+    RoundRefused,
 )
 from tests.support.group_requests import SESSION_MS
 from tests.support.reports import reports
@@ -58,10 +59,9 @@ def test_process_when_closed_commits_leaves_and_ends() -> None:
     assert len(other.application.working) == 4
 
 
-def test_leader_decides_all_rounds_of_a_rebalance_with_the_same_lags(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As the driver does: with other lags in each round, a rebalance could last forever."""
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the times of all look-ups of lags."""
     looks, look_up = list[int](), Load.lags
 
     def counted(load: Load, resources: ResourceSet, now_ms: int) -> Lags:
@@ -69,6 +69,11 @@ def test_leader_decides_all_rounds_of_a_rebalance_with_the_same_lags(
         return look_up(load, resources, now_ms)
 
     monkeypatch.setattr(Load, "lags", counted)
+    return looks
+
+
+def test_leader_decides_all_rounds_of_a_rebalance_with_the_same_lags(looks: list[int]) -> None:
+    """As the driver does: with other lags in each round, a rebalance could last forever."""
     group = quiet_group()
     group.run_settings.assignor = LagAwareAssignor()
     group.start("a", ("T",))
@@ -77,6 +82,25 @@ def test_leader_decides_all_rounds_of_a_rebalance_with_the_same_lags(
     group.start("b", ("T",))
     assert group.run_until_rest(5_000, 200)
     assert len(reports(group.world.telemetry, RoundDecided)) == rounds + 2
+    assert len(looks) == before + 1
+
+
+def test_round_without_metadata_does_not_end_a_rationed_rebalance(looks: list[int]) -> None:
+    """As with the driver: the rebalance goes on with the same lags."""
+    group = quiet_group()
+    group.run_settings.assignor = LagAwareAssignor()
+    group.run_settings.policy = IncrementalPolicy(max_moves_per_round=1, move_interval_ms=300)
+    group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    before = len(looks)
+    group.start("b", ("T",))
+    group.run(200)
+    group.run_settings.no_metadata = 1.0
+    while not reports(group.world.telemetry, RoundRefused):
+        group.run(1)
+    group.run_settings.no_metadata = 0.0
+    assert group.run_until_rest(5_000, 600)
+    assert [len(one.application.working) for one in group.alive] == [2, 2]
     assert len(looks) == before + 1
 
 
