@@ -1,7 +1,6 @@
 """A group described from outside: questions are repeated until an answer or the limit."""
 
-from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from attrs import define, field
@@ -37,17 +36,15 @@ class Brokers:
     lost_from_s: float = float("inf")
     is_closed: bool = False
 
-    def send(self, _: object, request: object, on_answer: Callable[[Any], None], **_more: object):  # type: ignore[no-untyped-def]  # noqa: ANN201
+    def ask(self, _: object, request: object, **_more: object) -> object:
         self.asked_at_s.append(self.hand.now_s)
         code = self.code if self.hand.now_s < self.until_s else 0
         if self.hand.now_s >= self.lost_from_s:
-            on_answer(LOST)
-            return
-        if isinstance(request, FindCoordinatorRequest):
-            found = None if code else COORDINATOR
-            on_answer(FindCoordinatorAnswer(error_code=code, error_message="", coordinator=found))
-        else:
-            on_answer(GROUP)
+            return LOST
+        if not isinstance(request, FindCoordinatorRequest):
+            return GROUP
+        found = None if code else COORDINATOR
+        return FindCoordinatorAnswer(error_code=code, error_message="", coordinator=found)
 
     def close(self) -> None:
         self.is_closed = True
