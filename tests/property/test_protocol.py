@@ -77,7 +77,7 @@ NO_CHOICES: Row = dict.fromkeys(("policy", "policy_digest", "assignor", "assigno
 CHOICES = st.just(NO_CHOICES) | st.fixed_dictionaries(
     {"policy": names, "policy_digest": numbers, "assignor": names, "assignor_digest": numbers}
 )
-USER_DATA_ROWS = st.fixed_dictionaries(
+_USER_DATA: st.SearchStrategy[Row] = st.fixed_dictionaries(
     {
         "version": st.just(USER_DATA_VERSION),
         "rejoin_in_ms": times,
@@ -90,9 +90,9 @@ USER_DATA_ROWS = st.fixed_dictionaries(
         "hands_over": st.integers(0, 1),
         "traits": st.none() | TRAITS.filter(bool).map(traits_text),
         "declined_warmups": resources,
-        "choices": CHOICES,
     }
-).map(lambda row: {name: row[name] for name in row if name != "choices"} | row["choices"])
+)
+USER_DATA_ROWS = st.builds(lambda row, choices: {**row, **choices}, _USER_DATA, CHOICES)
 ROWS = st.one_of(
     st.tuples(st.just("subscription"), SUBSCRIPTION_ROWS),
     st.tuples(st.just("assignment"), ASSIGNMENT_ROWS),

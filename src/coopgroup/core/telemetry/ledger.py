@@ -480,6 +480,8 @@ class _Told:
                 self.warm_spans += client.warm.take(at_ms, record)
             case _ if isinstance(record, _OF_PROCESSES):
                 self._note_process(number, client, envelope)
+            case _:
+                pass
 
     def _note_process(self, number: int, client: _Client, envelope: Envelope) -> None:
         client.is_hosted = True
