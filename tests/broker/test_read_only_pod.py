@@ -90,6 +90,7 @@ def said(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @with_ipv6_only
 def test_whole_consumer_works_in_a_pod(tmp_path: Path) -> None:
