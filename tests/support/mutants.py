@@ -23,7 +23,8 @@ class Mutant:
 
     Attributes:
         name: its effect, in a few words.
-        place: module of the core, or of the simulator, and function in it, `module:function`.
+        place: module of the core, or in `simulator`, `kafka` or `aio`, and function in it,
+            `module:function`.
         old: the original code, which occurs once.
     """
 
@@ -433,7 +434,7 @@ def broken(mutant: Mutant) -> Iterator[types.FunctionType]:
 
 def _function(place: str) -> types.FunctionType:
     module, _, path = place.partition(":")
-    root = "coopgroup" if module.startswith("simulator.") else "coopgroup.core"
+    root = "coopgroup" if module.startswith(("simulator.", "kafka.", "aio.")) else "coopgroup.core"
     found: Any = importlib.import_module(f"{root}.{module}")
     for name in path.split("."):
         found = inspect.getattr_static(found, name)

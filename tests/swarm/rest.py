@@ -22,6 +22,7 @@ from tests.support.memory import resources_in
 from tests.swarm.checkers.bundles import of_bundles
 from tests.swarm.checkers.policy import Promises, check_policy
 from tests.swarm.checkers.warmups import WarmSets
+from tests.swarm.ports import TrueSimulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -227,7 +228,8 @@ def _let_rest(simulation: Simulation, until_ms: int, away: Collection[str] = ())
         if not away and simulation.is_at_rest() and not _warm_up_ends(simulation):
             rounds = (e.at_ms for e in reversed(world.telemetry) if _is_of_a_round(e.record))
             last_ms = max(next(rounds, 0), since_ms)
-            if simulation.costs.costs[0].restore_ms.high > _QUICK_RESTORE_MS:
+            is_slow = isinstance(simulation, TrueSimulation)
+            if is_slow or simulation.costs.costs[0].restore_ms.high > _QUICK_RESTORE_MS:
                 starts = (e.at_ms for e in reversed(world.telemetry) if _is_start(e.record))
                 last_ms = max(last_ms, next(starts, 0))  # the next commit comes a while later
             is_quiet = world.now_ms - last_ms >= _QUIET_MS

@@ -276,6 +276,13 @@ class LoopCallbacks:
             for other in earlier:
                 if other.is_warmup:
                     other.leave_out(run.keys)
+        if run.is_urgent:
+            # A callback that waits must not begin for lost partitions. Without its `on_assign`, the
+            # application has nothing to lose.
+            for other in (one for one in earlier if not (one.is_warmup or one.has_begun)):
+                other.leave_out(run.keys)
+                if other.name == "on_assign":
+                    run.leave_out(other.keys)
         if earlier:
             # In a task of its own also if it waits for none of them: they begin first.
             self._begin_task(run, self._after(run, [one for one in earlier if run.waits_for(one)]))

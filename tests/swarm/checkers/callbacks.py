@@ -85,7 +85,7 @@ class CallbackOracle:
     _unheard: ResourceSet = EMPTY  # lost, and the application does not know
     _committed: ResourceSet = EMPTY
     _cold: ResourceSet = EMPTY
-    _unwarmed: ResourceSet = EMPTY
+    _unwarmed: dict[Resource, int] = field(factory=dict)  # to warm up, since when
     _put_off: dict[Resource, PutOff] = field(factory=dict)
     _is_losing: bool = False
     _has_left: bool = False
@@ -111,9 +111,9 @@ class CallbackOracle:
 
     def told(self, notice: Notice) -> None:
         """Hear a notice of the group."""
+        self._has_left = False
         match notice:
             case GrantResources(resources=some):
-                self._has_left = False
                 self.owned |= some
                 self.lost -= some
                 self._forget(some)
@@ -129,11 +129,15 @@ class CallbackOracle:
                 self.pending.clear()
                 self._put_off.clear()
             case BeginWarmups(resources=some):
-                self._unwarmed |= some
+                self._unwarmed |= dict.fromkeys(some, self.now_ms())
             case CancelWarmups(resources=some):
-                self._unwarmed -= some
+                self._warm_up_no_longer(some)
             case _:
                 pass
+
+    def _warm_up_no_longer(self, some: ResourceSet) -> None:
+        for one in some:
+            self._unwarmed.pop(one, None)
 
     def _forget(self, some: ResourceSet) -> None:
         self._has -= some
@@ -216,7 +220,7 @@ class CallbackOracle:
                 self._must_be_empty(resources - self._ended, "loses, and has not lost,")
                 self._unheard -= resources
             case "on_warmup":
-                self._unwarmed -= resources
+                self._warm_up_no_longer(resources)
             case _:
                 pass
         self._calls.append(call)
@@ -266,7 +270,8 @@ class CallbackOracle:
         """Check after a poll that began at this time and raised no exception."""
         self._must_be_empty(ResourceSet.from_pairs(self._put_off) & self.fetched(), "fetches on")
         if self.is_serial:
-            self._must_be_empty(self._unwarmed, "does not warm up")
+            cold = (one for one, told_ms in self._unwarmed.items() if told_ms < since_ms)
+            self._must_be_empty(ResourceSet.from_pairs(cold), "does not warm up")
         by_ms = since_ms - self.limit_ms
         late = (one for one in self.pending if self._stop_ms.get(one, since_ms) < by_ms)
         self._must_be_empty(ResourceSet.from_pairs(late), "has not stopped in time, and keeps")
@@ -293,6 +298,7 @@ class CallbackOracle:
         self._must_be_empty(before - self._stopped, "closes without on_revoke for")
         self._must_be_empty(before - self._committed - late, "closes without a commit of")
         self._forget(self.owned)
+        self._late |= late
         self.owned, self._is_losing, self._has_left = EMPTY, False, True
         self.pending.clear()
-        self._unwarmed = EMPTY
+        self._unwarmed.clear()

@@ -347,6 +347,37 @@ async def test_stop_that_hangs_is_lost_in_time(
         assert consumer.assignment() == set(to_partitions(owned - ONE))
 
 
+async def test_callback_that_waits_for_another_is_left_out_when_its_partition_is_lost(
+    stage: AioStage,
+) -> None:
+    """Otherwise the application would begin to work on a partition of another member."""
+    heard: list[tuple[str, list[int]]] = []
+    go_on = asyncio.Event()
+
+    def note(name: str, partitions: list[TopicPartition]) -> None:
+        heard.append((name, [one.partition for one in partitions]))
+
+    async def revoke(_: object, partitions: list[TopicPartition]) -> None:
+        note("revoke", partitions)
+        await go_on.wait()
+
+    async with stage.joined(
+        on_assign=lambda _, gained: note("assign", gained),
+        on_revoke=revoke,
+        on_lost=lambda _, lost: note("lost", lost),
+    ):
+        await stage.tell(RevokeResources(resources=ONE))
+        await time_passes(stage.driver.settings.max_poll_interval_ms / 1000)
+        stage.driver.inbox.wake()
+        await time_passes()
+        await stage.tell(GrantResources(resources=ONE))
+        await stage.tell(RevokeResources(resources=ONE))
+        await stage.tell(LoseResources(resources=BOTH, cause="fenced"))
+        go_on.set()
+        await time_passes()
+    assert heard == [("assign", [0, 1]), ("revoke", [1]), ("lost", [1]), ("lost", [0])]
+
+
 @pytest.mark.parametrize("has_begun", [False, True], ids=["stops then", "was stopping"])
 @pytest.mark.parametrize("ends_with", ["close", "unsubscribe"])
 async def test_end_waits_for_a_stop_that_hangs_no_longer_than_its_limit(

@@ -1,0 +1,96 @@
+"""Deliberate bugs of the code between the group and the application of a consumer.
+
+The kinds `polled` and `looped` of the swarm must find them. `REVERTED` are bugs that this code had.
+"""
+
+from typing import Final
+
+from tests.support.mutants import Mutant
+
+_L: Final = "kafka.callbacks.listener:GroupListener."
+_I: Final = "kafka.callbacks.application_inbox:ApplicationInbox."
+_P: Final = "kafka.callbacks.pending_revocations:PendingRevocations."
+_A: Final = "aio.callbacks:LoopCallbacks."
+
+# fmt: off
+HOST_MUTANTS: Final = (
+    # --- a revocation
+    Mutant("complete after the group was left", _L + "_complete",
+           "if resources and membership == self._given_up:", "if resources:"),
+    Mutant("put-off parts completed at once", _L + "_obey",
+           "self._complete(notice.resources - self.owned, membership)",
+           "self._complete(notice.resources, membership)"),
+    Mutant("no commit before giving up", _L + "_end_stop",
+           "self.committing.commit_last(rest, limit_s)", "pass"),
+    Mutant("completed before it is stopped", _L + "_obey",
+           "self._stop(notice.resources, StopReason.REVOKED)",
+           "self.driver.post(RevocationCompleted(resources=notice.resources)); "
+           "self._stop(notice.resources, StopReason.REVOKED)"),
+    # --- stops that are put off
+    Mutant("no commit at finish", _L + "_finish",
+           "self.committing.commit_last(done)", "pass"),
+    Mutant("put-off parts go on being fetched", _L + "_stop_later",
+           'later, "application")', 'EMPTY, "application")'),
+    Mutant("finish of an earlier stop counts", _L + "_finish",
+           "done = self._pending.still_of(stopped)", "done = stopped.resources & self.stopping"),
+    Mutant("finish of what was lost is told", _L + "_finish",
+           "done = self._pending.still_of(stopped)", "done = stopped.resources"),
+    Mutant("numbers of stops do not grow", _P + "begin",
+           "self._number += 1", "self._number = 1"),
+    Mutant("end of a stop not noted", _L + "_drop",
+           "self._pending.end(resources)", "pass"),
+    Mutant("no reminder of put-off stops", _L + "_stop_later",
+           "self.driver.remind(self._pending.due_at_s)", "pass"),
+    Mutant("overdue never completed", _L + "_look_at_slow",
+           "self._complete(overdue, membership)", "pass"),
+    Mutant("overdue at half of the time", _P + "take_late",
+           "if now_s >= stop.began_s + self.limit_s]",
+           "if now_s >= stop.began_s + self.limit_s / 2]"),
+    Mutant("overdue stays warm", _L + "lose_overdue",
+           'self.driver.post(WarmupFailed(resources=overdue, error="not stopped in time"))',
+           "pass"),
+    # --- a loss
+    Mutant("lost partitions stay owned", _L + "_lose",
+           "self._drop(lost & self.owned, StopReason.LOST, began_s)", "pass"),
+    Mutant("loss voids no notice", _I + "_add",
+           "self._keep(FailMember, BeginWarmups, CancelWarmups)", "pass"),
+    Mutant("loss voids warm-ups", _I + "_add",
+           "self._keep(FailMember, BeginWarmups, CancelWarmups)", "self._keep(FailMember)"),
+    Mutant("LossHandled never told", _L + "_obey",
+           "self.driver.post(LossHandled())", "pass"),
+    Mutant("LossHandled before on_lost", _L + "_obey",
+           "self._lose(notice.resources & self.owned)",
+           "self.driver.post(LossHandled()); self._lose(notice.resources & self.owned)"),
+    Mutant("a loss calls on_revoke", _L + "_lose",
+           "self._call(own.on_lost or own.on_revoke, lost)", "self._call(own.on_revoke, lost)"),
+    # --- a close
+    Mutant("begins what was lost in on_assign", _L + "_grant",
+           "self._begin(resources & self.owned)", "self._begin(resources)"),
+    Mutant("close serves no last notices", _L + "_give_up",
+           "self._serve_last()", "pass"),
+    Mutant("close forgets what is put off", _L + "_give_up",
+           "self._finish_busy(busy)", "pass"),
+    Mutant("close leaves the rest", _L + "_give_up",
+           "self._stop(rest, StopReason.CLOSED)", "pass"),
+    Mutant("stops are put off in a close", _L + "_stop",
+           "self._later = EMPTY if reason is StopReason.REVOKED and not self._giving_up else None",
+           "self._later = EMPTY"),
+)
+REVERTED: Final = (
+    Mutant("a stop that hangs holds up the polling thread", _A + "lose",
+           "not self.listener.is_overdue and ", ""),
+    Mutant("work is told before on_assign has ended", _L + "_begin",
+           "resources - ResourceSet.from_pairs(self.fetching.held)", "resources"),
+    Mutant("an overdue stop took no time", _L + "_drop",
+           "for since_s, some in ((began_s, at_once), *parts.items()):",
+           "for since_s, some in ((began_s, resources),):"),
+    Mutant("a close in on_lost commits", _L + "_finish_busy",
+           "self._drop(lost, StopReason.LOST, now_s())", "pass"),
+    Mutant("a close waits for a stop that runs", _A + "wait_for_stops",
+           "all(one.began_s < now_s() - self._limit_s for one in self._stops)",
+           "not self._stops"),
+    Mutant("a close waits for its stops", _A + "revoke",
+           'self._run_now("on_revoke", partitions, self._limit_s)',
+           'self._run_now("on_revoke", partitions, math.inf)'),
+)
+# fmt: on
