@@ -5,8 +5,8 @@ there (librdkafka#5040, #4605). So librdkafka is not used to ask a coordinator. 
 asks over the group's own transport. It follows the coordinator, and asks again until each partition
 has its answer or is dropped.
 
-Without a committed offset, a partition begins at an end of its log (`auto.offset.reset`). `log_edges`
-finds the offset of that end, so that it can be committed before the first record arrives.
+Without a committed offset, a partition begins at an end of its log (`auto.offset.reset`).
+`log_edges` finds the offset of that end, so that it can be committed before the first record.
 
 Rules of this file: no call waits. `advance` sends a request. Its answer arrives on the transport's
 thread and is kept for `found`; then `changed` is called. Each partition has its own question, so a
@@ -322,10 +322,7 @@ class OffsetLookup:
         due = sorted(
             key
             for key, one in self._questions.items()
-            if one.edge is None
-            and one.asked is None
-            and not one.holds
-            and one.retry_at_s <= now
+            if one.edge is None and one.asked is None and not one.holds and one.retry_at_s <= now
         )
         if not due:
             return None

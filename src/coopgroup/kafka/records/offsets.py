@@ -12,7 +12,7 @@ records that arrived meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from attrs import define, field
@@ -108,22 +108,21 @@ class OffsetStore:
         """Return the offsets of owned partitions that are not committed yet, ascending."""
         if not owned:
             return ()
-        found = self.fetching.positions(to_partitions(owned))
         if self.automatic:
-            offsets = offsets_of_partitions(found)
+            offsets = offsets_of_partitions(self.fetching.positions(to_partitions(owned)))
         else:
             stored = {key: one for key, one in self._stored.copy().items() if key in owned}
-            first = {(one.topic, one.partition): one for one in self._first(found)}
-            offsets = tuple(one for _, one in sorted((first | stored).items()))
+            offsets = tuple(one for _, one in sorted((self._first(owned) | stored).items()))
         return tuple(one for one in offsets if self._is_due(one))
 
-    def _first(self, positions: Iterable[TopicPartition]) -> Iterator[Offset]:
-        """Yield where partitions without a committed offset began."""
-        for one in positions:
-            key = one.topic, one.partition
-            start = self.fetching.start_of(key)
-            if start is not None and self.fetching.origin_of(key) is Origin.RESET:
-                yield Offset(*key, start.offset)
+    def _first(self, owned: ResourceSet) -> dict[Partition, Offset]:
+        """Return where partitions without a committed offset began."""
+        starts = {
+            key: self.fetching.start_of(key)
+            for key in owned
+            if self.fetching.origin_of(key) is Origin.RESET
+        }
+        return {key: Offset(*key, one.offset) for key, one in starts.items() if one is not None}
 
     def _is_due(self, offset: Offset) -> bool:
         key = offset.topic, offset.partition
