@@ -169,7 +169,8 @@ def _play_on(stage: Stage, report: Report, group: Group, seconds: float, *, netw
         return
     for topic, partitions in TOPICS.items():
         stage.load.open(topic, partitions)
-    if _await_rest(stage, group, START_S, report) is None:
+    # Shares count only partitions with records, and the idle ones have none yet.
+    if _await_rest(stage, START_S, report, IDLE[1] + group.difference_max) is None:
         return
     for number in range(IDLE[1]):
         at_s = (number + 0.5) * seconds / IDLE[1]
@@ -178,7 +179,7 @@ def _play_on(stage: Stage, report: Report, group: Group, seconds: float, *, netw
         stage.later(fault.at_s, lambda fault=fault: stage.perform(fault))  # type: ignore[misc]
     stage.play(seconds)
     stage.heal()
-    report.rest_s = _await_rest(stage, group, REST_S, report)
+    report.rest_s = _await_rest(stage, REST_S, report, group.difference_max)
     quiet_ms = [time.time_ns() // 1_000_000]
     stage.play(QUIET_S)
     quiet_ms.append(time.time_ns() // 1_000_000)
@@ -210,7 +211,9 @@ def _await_first_commits(stage: Stage, report: Report) -> bool:
     return False
 
 
-def _await_rest(stage: Stage, group: Group, timeout_s: float, report: Report) -> float | None:
+def _await_rest(
+    stage: Stage, timeout_s: float, report: Report, difference_max: int
+) -> float | None:
     """Wait until the group is at rest; on a time-out, the last reason is a violation."""
     begin_ns = time.monotonic_ns()
     while True:
@@ -220,7 +223,7 @@ def _await_rest(stage: Stage, group: Group, timeout_s: float, report: Report) ->
         since_ns = now_ns - int(REST_WINDOW_S * 1e9)
         recent = [one for life in stage.lives for one in life.hand_outs if one.at_ns > since_ns]
         processes = [seat.life.name for seat in stage.seats]
-        reasons = unrest(recent, stage.load.partitions, processes, group.difference_max)
+        reasons = unrest(recent, stage.load.partitions, processes, difference_max)
         elapsed_s = (now_ns - begin_ns) / 1e9
         if not reasons and elapsed_s > REST_WINDOW_S:
             return round(elapsed_s, 1)

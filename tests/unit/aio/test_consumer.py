@@ -16,6 +16,7 @@ from confluent_kafka.error import ValueDeserializationError
 from coopgroup import ConfigurationError
 from coopgroup.aio import AsyncCooperativeConsumer, OffsetAndMetadata
 from coopgroup.kafka.records.decoding import Decoder, Deserializers
+from coopgroup.kafka.rpc.questions import CommittedOffset
 from coopgroup.worker import Worker
 from tests.support.inner import inner
 from tests.support.virtual_loop import time_passes
@@ -255,7 +256,7 @@ async def test_seek_to_an_end_of_a_log_whose_leader_is_silent_fails(
     stage: AioStage, edge: str
 ) -> None:
     coordinator: Any = stage.fetching.starts.lookup.transport
-    async with stage.consumer("t") as consumer:
+    async with stage.joined() as consumer:
         assert await consumer.position(P0) == 0
         seek = getattr(consumer, f"seek_to_{edge}")
         with pytest.raises(KafkaException, match=r"seek: u \[0\] is not assigned"):
@@ -289,7 +290,7 @@ async def test_commit_of_an_idle_partition_commits_where_it_began(stage: AioStag
     coordinator.logs = {("t", 0): (0, 4)}
     coordinator.committed = {("t", 1): CommittedOffset(5)}
     stage.fetching.starts.lookup.reset_of = lambda _: OFFSET_END
-    async with stage.consumer("t") as consumer:
+    async with stage.joined() as consumer:
         assert [await consumer.position(one) for one in (P0, P1)] == [4, 5]
         await consumer.commit()
         assert stage.committed == [(0, 4)]
@@ -309,6 +310,7 @@ async def test_position_in_on_assign_is_the_one_that_commit_commits(stage: AioSt
         seen.append(await consumer.position(P0))
 
     async with stage.joined(on_assign=assigned) as consumer:
+        await time_passes(0.1)
         coordinator.logs = {}
         assert (seen, await consumer.position(P0), await consumer.position(P1)) == ([4], 4, 0)
         assert stage.librdkafka.calls[-1] == ("assign", [(0, 4), (1, 0)])
