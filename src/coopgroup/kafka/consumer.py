@@ -64,6 +64,7 @@ from coopgroup.kafka.forked import is_of_parent, keep_to_process
 from coopgroup.kafka.health.consumer_work import ConsumerWork
 from coopgroup.kafka.health.probe import MemberProbe
 from coopgroup.kafka.membership.driver import GroupDriver, open_sink_and_slot
+from coopgroup.kafka.membership.first_look import FirstLook
 from coopgroup.kafka.membership.group_metadata import encode_group_metadata
 from coopgroup.kafka.membership.identity import IdentitySlot
 from coopgroup.kafka.membership.lookup import ClusterLookup
@@ -83,6 +84,7 @@ from coopgroup.kafka.pump import Pump
 from coopgroup.kafka.records.committing import Committing, read_committed
 from coopgroup.kafka.records.decoding import Decoder, error_of
 from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.log_edges import LogEdges
 from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.kafka.records.offsets import OffsetStore, check_storable, given_offsets
 from coopgroup.kafka.records.pace import AWAY_S, IDLE_S, Pace
@@ -92,7 +94,7 @@ from coopgroup.kafka.records.partitions import (
     to_partition,
     to_partitions,
 )
-from coopgroup.kafka.records.starting_offsets import StartingOffsets
+from coopgroup.kafka.records.starting_offsets import RESET_TO, StartingOffsets
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata
@@ -779,7 +781,8 @@ class ConsumerParts:
             sink=sink,
             slot=slot,
         )
-        starts = driver.inbox.starts = _starting_offsets(driver, settings)
+        first_look = FirstLook()
+        starts = driver.inbox.starts = _starting_offsets(driver, settings, first_look)
         fetching = Fetching(client, starts, renew=lambda: _renewed(settings))
 
         committing = Committing(
@@ -802,7 +805,12 @@ class ConsumerParts:
             errors = GroupErrors(error_cb, driver.inbox)
             sink.hear, listener.on_failure = errors.hear, error_cb
         missing = MissingTopics(
-            driver.transport, driver.inbox, fetching, sink.warn, settings.lookup_timeout_ms
+            driver.transport,
+            driver.inbox,
+            fetching,
+            sink.warn,
+            settings.lookup_timeout_ms,
+            first_look,
         )
         watcher = TopicWatcher(
             lookup=lookup,
@@ -813,6 +821,8 @@ class ConsumerParts:
             refresh_ms=settings.metadata_refresh_ms,
             hidden=settings.own_topics,
             look_for_missing=missing.look,
+            sight=missing.sight,
+            first_look=first_look,
         )
         lookup.on_open = watcher.give_back_soon
         decoder = None if settings.deserializers is None else Decoder(settings.deserializers)
@@ -895,22 +905,32 @@ def _is_without_token(error: Exception) -> bool:
     return isinstance(cause, KafkaError) and cause.code() == KafkaError.SASL_AUTHENTICATION_FAILED
 
 
-def _starting_offsets(driver: GroupDriver, settings: ConsumerSettings) -> StartingOffsets:
+def _starting_offsets(
+    driver: GroupDriver, settings: ConsumerSettings, first_look: FirstLook
+) -> StartingOffsets:
     def changed() -> None:
         """Wake the application to take offsets, and the group's thread to check the time."""
         driver.inbox.wake()
         driver.post(Woken())
 
+    def reset_of(partition: tuple[str, int]) -> int | None:
+        is_late = settings.offset_reset == "latest" and first_look.has_appeared(*partition)
+        return RESET_TO.get("earliest" if is_late else settings.offset_reset)
+
+    timeout_ms = settings.connection.request_timeout_ms
+    edges = LogEdges(driver.transport, timeout_ms, reads_committed=settings.requires_stable)
     lookup = OffsetLookup(
         transport=driver.transport,
         group_id=settings.member.group_id,
         require_stable=settings.requires_stable,
-        timeout_ms=settings.connection.request_timeout_ms,
+        timeout_ms=timeout_ms,
         changed=changed,
         known_coordinator=lambda: driver.member.coordinator,
         persists=True,
+        edges=edges,
+        reset_of=reset_of,
     )
-    return StartingOffsets(lookup, settings.offset_reset, driver.sink.warn)
+    return StartingOffsets(lookup, driver.sink.warn)
 
 
 def _librdkafka(settings: ConsumerSettings) -> Any:  # noqa: ANN401  (its stub lacks dict values)

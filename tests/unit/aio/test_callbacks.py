@@ -319,7 +319,7 @@ async def test_end_waits_for_an_on_revoke_in_progress(stage: AioStage, ends_with
             assert not consumer.assignment()
             assert written
     assert written == [[]]
-    assert stage.committed == [(1, 1)]
+    assert stage.committed == [(0, 0), (1, 1)]
 
 
 @pytest.mark.parametrize("owned", [BOTH, ONE], ids=["it owns another", "it owns nothing else"])
