@@ -54,6 +54,7 @@ from coopgroup.telemetry import (
     StopReason,
 )
 from tests.support.by_hand import Hand, by_hand
+from tests.support.turned_driver import take_notice
 
 STEP_S: Final = 0.01
 TOPIC: Final = "t"
@@ -165,7 +166,7 @@ class DrivenMember:
         if not self.is_polling:
             return
         self.driver.polled_at_s = now_s
-        while (notice := self.driver.inbox.take()) is not None:
+        while (notice := take_notice(self.driver)) is not None:
             self._serve(notice)
         if now_s >= self.driver.lease_until_s:
             return

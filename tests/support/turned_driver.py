@@ -16,6 +16,7 @@ from attrs import define, field
 from coopgroup.core.session import SessionEvent
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.group_events import GroupEvents
+from coopgroup.kafka.membership.ports import Notice
 from coopgroup.worker import Job
 
 _TURNS_MAX: Final = 100_000
@@ -85,3 +86,11 @@ def turn_drivers(patch: pytest.MonkeyPatch) -> list[TurnedDriver]:
     patch.setattr(GroupEvents, "put", put_and_plan)
     patch.setattr(GroupEvents, "end", end_and_plan)
     return turned
+
+
+def take_notice(driver: GroupDriver) -> Notice | None:
+    """Take the oldest notice of the driver's inbox, as an application that has obeyed it."""
+    notice = driver.inbox.first
+    if notice is not None:
+        driver.inbox.remove(notice)
+    return notice

@@ -25,7 +25,7 @@ from coopgroup.kafka.membership.identity import IdentitySlot
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from tests.support.by_hand import Hand
-from tests.support.turned_driver import turn_drivers
+from tests.support.turned_driver import take_notice, turn_drivers
 
 WAIT_S = 60.0  # of a wait that an event ends
 ORDERS = ResourceSet({"orders": [0, 1]})
@@ -177,7 +177,7 @@ def running(
 def subscribe(hand: Hand, driver: GroupDriver) -> None:
     driver.post(SubscriptionChanged(topics=("orders",)))
     hand.run()
-    assert driver.inbox.take() == GrantResources(resources=ORDERS)
+    assert take_notice(driver) == GrantResources(resources=ORDERS)
     assert driver.inbox.take_call() is None
 
 

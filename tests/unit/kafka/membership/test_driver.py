@@ -41,6 +41,7 @@ from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
 from tests.support.programs import output_of
+from tests.support.turned_driver import take_notice
 from tests.unit.kafka.one_member_group import (
     ORDERS,
     SETTINGS,
@@ -97,7 +98,7 @@ def test_driver_wakes_the_application_when_it_asked_for_it(
     hand.advance(0.049)
     assert not driver.inbox.waiting
     hand.advance(0.002)
-    assert (driver.inbox.waiting, driver.inbox.take(), driver.inbox.take_call()) == (
+    assert (driver.inbox.waiting, take_notice(driver), driver.inbox.take_call()) == (
         True,
         None,
         None,
@@ -211,8 +212,8 @@ def test_driver_when_a_step_fails_fails_the_member_until_it_subscribes_anew(
     monkeypatch.setattr(driver_module, "step", fail)
     waiting = commit(driver)
     hand.run()
-    assert driver.inbox.take() == LoseResources(resources=ORDERS, cause=INTERNAL_ERROR.message)
-    assert driver.inbox.take() == INTERNAL_ERROR
+    assert take_notice(driver) == LoseResources(resources=ORDERS, cause=INTERNAL_ERROR.message)
+    assert take_notice(driver) == INTERNAL_ERROR
     assert driver.inbox.take_call() is None
     assert "internal_error" in warnings(caplog)
     assert (driver.member.state, driver.lease_until_s) == (MemberState.FAILED, math.inf)
@@ -238,12 +239,12 @@ def test_driver_when_a_first_step_fails_tells_the_application_once(
         monkeypatch.setattr(driver_module, name, fail)
     driver.post(SubscriptionChanged(topics=("orders",)))
     hand.run()
-    assert driver.inbox.take() == INTERNAL_ERROR
+    assert take_notice(driver) == INTERNAL_ERROR
     assert driver.inbox.take_call() is None
     if "fail" not in failing:
         driver.post(SubscriptionChanged(topics=("orders",)))
         hand.run()
-        assert driver.inbox.take() is None
+        assert take_notice(driver) is None
         assert driver.member.state is MemberState.FAILED
 
 
@@ -304,7 +305,7 @@ def test_driver_when_the_transport_takes_no_request_tries_again(
     group.failure = None
     hand.advance(1.0)
     assert driver.inbox.waiting
-    assert driver.inbox.take() == GrantResources(resources=ORDERS)
+    assert take_notice(driver) == GrantResources(resources=ORDERS)
 
 
 def test_stop_of_what_was_lost_is_told_under_the_lost_id(
