@@ -83,6 +83,7 @@ from coopgroup.kafka.pump import Pump
 from coopgroup.kafka.records.committing import Committing, read_committed
 from coopgroup.kafka.records.decoding import Decoder, error_of
 from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.log_edges import LogEdges
 from coopgroup.kafka.records.offset_lookup import OffsetLookup
 from coopgroup.kafka.records.offsets import OffsetStore, check_storable, given_offsets
 from coopgroup.kafka.records.pace import AWAY_S, IDLE_S, Pace
@@ -92,7 +93,7 @@ from coopgroup.kafka.records.partitions import (
     to_partition,
     to_partitions,
 )
-from coopgroup.kafka.records.starting_offsets import StartingOffsets
+from coopgroup.kafka.records.starting_offsets import RESET_TO, StartingOffsets
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata
@@ -887,16 +888,20 @@ def _starting_offsets(driver: GroupDriver, settings: ConsumerSettings) -> Starti
         driver.inbox.wake()
         driver.post(Woken())
 
+    timeout_ms = settings.connection.request_timeout_ms
+    edges = LogEdges(driver.transport, timeout_ms, reads_committed=settings.requires_stable)
     lookup = OffsetLookup(
         transport=driver.transport,
         group_id=settings.member.group_id,
         require_stable=settings.requires_stable,
-        timeout_ms=settings.connection.request_timeout_ms,
+        timeout_ms=timeout_ms,
         changed=changed,
         known_coordinator=lambda: driver.member.coordinator,
         persists=True,
+        edges=edges,
+        reset_of=lambda _: RESET_TO.get(settings.offset_reset),
     )
-    return StartingOffsets(lookup, settings.offset_reset, driver.sink.warn)
+    return StartingOffsets(lookup, driver.sink.warn)
 
 
 def _librdkafka(settings: ConsumerSettings) -> Any:  # noqa: ANN401  (its stub lacks dict values)

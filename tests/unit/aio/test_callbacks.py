@@ -315,7 +315,7 @@ async def test_end_waits_for_an_on_revoke_in_progress(stage: AioStage, ends_with
             assert not consumer.assignment()
             assert written
     assert written == [[]]
-    assert stage.committed == [(1, 1)]
+    assert stage.committed == [(0, 0), (1, 1)]
 
 
 # --- warm-ups: `on_warmup` delays no other callback, and its failure ends no membership -----------

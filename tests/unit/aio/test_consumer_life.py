@@ -41,7 +41,7 @@ async def test_close_in_a_cancelled_task_closes_and_stays_cancelled(stage: AioSt
         await closing
     steps.append("closed")
     assert steps == ["revoked", "closed"]
-    assert (stage.committed, stage.ended) == ([(0, 1)], ["stop", "close"])
+    assert (stage.committed, stage.ended) == ([(0, 1), (1, 0)], ["stop", "close"])
 
 
 async def test_body_that_is_cancelled_closes(stage: AioStage) -> None:
@@ -59,7 +59,7 @@ async def test_body_that_is_cancelled_closes(stage: AioStage) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (stage.committed, stage.ended) == ([(0, 1)], ["stop", "close"])
+    assert (stage.committed, stage.ended) == ([(0, 1), (1, 0)], ["stop", "close"])
     assert (stage.polling, stage.driver.left) == (None, [("consumer closed", False)])
 
 
@@ -94,7 +94,7 @@ def test_consumer_outlives_its_loop(stage: AioStage) -> None:
 
     stage.run(first())
     stage.run(second())
-    assert stage.committed == [(0, 3)]
+    assert stage.committed == [(0, 3), (1, 0)]
 
 
 async def test_consumer_of_another_open_loop_is_refused(stage: AioStage) -> None:
@@ -180,5 +180,5 @@ def test_consumers_of_several_loops_work_side_by_side(
     assert all(worker.close(WAIT_S) for worker in workers)
     assert sorted(done) == ["a", "b"]
     for stage in stages.values():
-        assert (stage.committed, stage.ended) == ([(0, 501)], ["stop", "close"])
+        assert (stage.committed, stage.ended) == ([(0, 501), (1, 0)], ["stop", "close"])
     assert "coopgroup-aio" not in own_threads()

@@ -21,10 +21,18 @@ from coopgroup.core.model.group_api import (
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_ms, pause
 from coopgroup.kafka.membership.work_meter import WorkMeter
+from coopgroup.kafka.records.log_edges import LogEdges
 from coopgroup.kafka.records.offset_lookup import OffsetLookup
-from coopgroup.kafka.records.starting_offsets import StartingOffsets
+from coopgroup.kafka.records.starting_offsets import RESET_TO, StartingOffsets
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
-from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer
+from coopgroup.kafka.rpc.questions import (
+    CommittedOffset,
+    FetchOffsetsAnswer,
+    FindLogOffsets,
+    FindTopics,
+    FoundTopic,
+    LogOffset,
+)
 from coopgroup.kafka.rpc.topics import FindPartition, FoundPartition
 from coopgroup.kafka.rpc.transport import AnyLane, GroupTransport
 
@@ -50,12 +58,14 @@ class FakeCoordinator:
 
     Attributes:
         code: error code of group-level answers.
+        logs: begin and end of the logs; an absent one is empty, and begins at 0.
         is_silent: keep requests in `waiting` instead of answering them.
         override: returns an answer that replaces the usual one, or None.
     """
 
     committed: dict[Partition, CommittedOffset] = field(factory=dict)
     code: int = 0
+    logs: dict[Partition, tuple[int, int]] = field(factory=dict)
     requests: list[tuple[Any, int | None]] = field(factory=list)
     is_silent: bool = False
     waiting: list[tuple[Any, Callable[[Any], None]]] = field(factory=list)
@@ -78,9 +88,17 @@ class FakeCoordinator:
             on_answer(self.override(request) or self.answer(request))
 
     def answer(self, request: Any) -> Any:  # noqa: ANN401  (one of several kinds)
+        here = Coordinator(node_id=1, host="localhost", port=1)
         if isinstance(request, FindCoordinatorRequest):
-            here = Coordinator(node_id=1, host="localhost", port=1)
             return FindCoordinatorAnswer(error_code=0, error_message="", coordinator=here)
+        if isinstance(request, FindTopics):
+            leaders = dict.fromkeys(range(10_000), here)
+            return {name: FoundTopic(0, 10_000, leaders) for name in request.names}
+        if isinstance(request, FindLogOffsets):
+            return {
+                one: LogOffset(0, self.logs.get(one, (0, 0))[edge])
+                for one, edge in request.timestamps.items()
+            }
         offsets = {one: self.committed.get(one, CommittedOffset(-1)) for one in request.partitions}
         return FetchOffsetsAnswer(error_code=self.code, offsets={} if self.code else offsets)
 
@@ -146,8 +164,17 @@ def starts(
 ) -> StartingOffsets:
     """Return starting offsets; without commits, partitions begin at the beginning."""
     transport = cast("GroupTransport", coordinator or FakeCoordinator())
-    lookup = OffsetLookup(transport, "g", True, 1_000, lambda: None, persists=True)  # noqa: FBT003
-    return StartingOffsets(lookup, reset, warn)
+    lookup = OffsetLookup(
+        transport,
+        "g",
+        require_stable=True,
+        timeout_ms=1_000,
+        changed=lambda: None,
+        persists=True,
+        edges=LogEdges(transport, 1_000, reads_committed=True),
+        reset_of=lambda _: RESET_TO.get(reset),
+    )
+    return StartingOffsets(lookup, warn)
 
 
 @define

@@ -94,7 +94,7 @@ class ConsumerWork:
         ranges = self._ranges if now_s() < self._ends_from_s + _ENDS_S else {}
         return {
             (one.topic, one.partition): PartitionSample(
-                position=one.offset if one.offset >= 0 else self._start(key, ranges.get(key)),
+                position=self._position(one, ranges.get(key)),
                 end=max(self._end_of_fetch(one), ranges.get(key, (-1, -1))[1]),
                 waits_for_offset=key in fetching.waiting,
                 is_paused=key in paused,
@@ -110,12 +110,15 @@ class ConsumerWork:
         end: int = self.fetching.consumer.get_watermark_offsets(bare, cached=True)[1]
         return end
 
-    def _start(self, key: tuple[str, int], log_range: tuple[int, int] | None) -> int:
-        """Return the offset where a partition began; negative if it has no number yet."""
-        start = self.fetching.start_of(key)
-        if start is None or start.offset < 0 or log_range is None:
-            return -1 if start is None else start.offset
-        return first_offset(start.offset, *log_range, self.offset_reset)
+    def _position(self, one: TopicPartition, log_range: tuple[int, int] | None) -> int:
+        """Return the position of a partition; negative if it has no number yet.
+
+        Before the first record it may be a committed offset that the log no longer has.
+        """
+        start = self.fetching.start_of((one.topic, one.partition))
+        if log_range is None or one.offset < 0 or start is None or one.offset != start.offset:
+            return one.offset
+        return first_offset(one.offset, *log_range, self.offset_reset)
 
     def look_up_ends(self, quiet: Iterable[tuple[str, int]]) -> None:
         """Look up log ends in the background, unless the last look-up was a moment ago."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from attrs import define, field
@@ -24,10 +24,9 @@ from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.effects import Lane
 from coopgroup.core.model.group_api import Coordinator
 from coopgroup.kafka.rpc.outcomes import TransportFailure
+from coopgroup.kafka.rpc.questions import FindLogOffsets, LogOffset
 from coopgroup.kafka.rpc.topics import (
     TOPIC_REFUSALS,
-    EndAnswer,
-    FindEnd,
     FindPartition,
     FoundPartition,
     ListenForRings,
@@ -47,6 +46,7 @@ _READ_PAUSE_S: Final = 0.01
 # A member that is further behind continues at the end, because old rings are useless.
 _BEHIND_MAX: Final = 1_000
 _OFFSET_OUT_OF_RANGE: Final = 1
+_LATEST: Final = -1  # the timestamp that stands for the log end
 
 
 @define(eq=False, kw_only=True)
@@ -131,7 +131,7 @@ class TopicBell:
         if place is None:
             self._find()
         elif offset is None:
-            end = FindEnd(topic=self.topic, partition=place.partition)
+            end = FindLogOffsets(timestamps={(self.topic, place.partition): _LATEST})
             self._send(TopicLane.LISTEN, end, self._take_end, place.leader)
         else:
             listen = ListenForRings(
@@ -139,11 +139,15 @@ class TopicBell:
             )
             self._send(TopicLane.LISTEN, listen, self._take_rings, place.leader)
 
-    def _take_end(self, answer: EndAnswer | TransportFailure) -> None:
-        if isinstance(answer, TransportFailure) or answer.error_code:
+    def _take_end(self, answer: Mapping[tuple[str, int], LogOffset] | TransportFailure) -> None:
+        if isinstance(answer, TransportFailure):
             self._try_again(answer)
             return
-        self._offset = answer.offset
+        (end,) = answer.values()
+        if end.error_code:
+            self._try_again(end)
+            return
+        self._offset = end.offset
         self._listen()
 
     def _take_rings(self, answer: RingsAnswer | TransportFailure) -> None:
@@ -162,7 +166,7 @@ class TopicBell:
             self._listen()
 
     def _try_again(
-        self, answer: FoundPartition | EndAnswer | RingsAnswer | TransportFailure
+        self, answer: FoundPartition | LogOffset | RingsAnswer | TransportFailure
     ) -> None:
         """Find the partition again after a pause; its leader may have moved."""
         code = None if isinstance(answer, TransportFailure) else answer.error_code

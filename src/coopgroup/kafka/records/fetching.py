@@ -2,7 +2,8 @@
 
 This file controls librdkafka with `incremental_assign` and `incremental_unassign`, which leave all
 other partitions alone. librdkafka's consumer is in no group. It gets explicit offsets only. A
-partition without an offset waits here until its committed offset is known (`starting_offsets`).
+partition without an offset waits here until its committed offset is known (`starting_offsets`). So
+does a partition that begins at an end of its log: librdkafka would not tell the offset of that end.
 
 Rule of this file: no record is lost between librdkafka and the record buffer. librdkafka counts a
 record as consumed when it returns it. A signal or an exception of an application's callback (such
@@ -28,6 +29,7 @@ Replacing a client that only waits for its brokers is harmless: the new client w
 from __future__ import annotations
 
 import contextlib
+import enum
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
@@ -36,7 +38,6 @@ from typing import Any, Final, TypeAlias
 
 from attrs import define, field
 from confluent_kafka import (
-    OFFSET_END,
     OFFSET_INVALID,
     OFFSET_STORED,
     KafkaError,
@@ -46,7 +47,8 @@ from confluent_kafka import (
 )
 
 from coopgroup.core.model import EMPTY, ResourceSet
-from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.clock import now_s, pause
+from coopgroup.kafka.records.offset_lookup import EdgeOffset
 from coopgroup.kafka.records.partitions import all_but, to_partitions
 from coopgroup.kafka.records.record_buffer import (
     Partition,
@@ -55,7 +57,12 @@ from coopgroup.kafka.records.record_buffer import (
     partition_of,
     runs_of,
 )
-from coopgroup.kafka.records.starting_offsets import StartingOffsets, names_no_offset
+from coopgroup.kafka.records.starting_offsets import (
+    StartingOffsets,
+    names_edge,
+    names_no_offset,
+)
+from coopgroup.kafka.rpc.questions import CommittedOffset
 from coopgroup.worker import Worker
 
 # More topics than this are looked up in one request for all topics of the cluster.
@@ -131,19 +138,6 @@ def _has_broker(client: Any, topic: str) -> bool:  # noqa: ANN401  (librdkafka's
     return True
 
 
-def seen_start(client: Any, start: TopicPartition) -> TopicPartition:  # noqa: ANN401  (the same)
-    """Return where a new client begins a partition without a position.
-
-    The end of the partition is the end that the earlier client last saw. The end of today would
-    leave out the records since.
-    """
-    if start.offset != OFFSET_END:
-        return start
-    partition = TopicPartition(start.topic, start.partition)
-    _, partition.offset = client.get_watermark_offsets(partition, cached=True)
-    return partition if partition.offset >= 0 else start
-
-
 # How long `close` waits for librdkafka.
 _CLOSE_MAX_S: Final = 10.0
 # Limits of the records, and roughly of their bytes, that are taken from librdkafka ahead of `poll`.
@@ -157,7 +151,19 @@ _SOON_S: Final = 1.0
 # How often an idle consumer looks for positions behind control records, which bring no record.
 _ASK_POSITIONS_S: Final = 1.0
 
+# How long `seek` waits for the end of a log. The partition begins there later, too.
+_SEEK_S: Final = 1.0
+_SEEK_STEP_S: Final = 0.002
+
 _Positions: TypeAlias = Sequence[TopicPartition]
+
+
+class Origin(enum.Enum):
+    """Why a partition began, or continued, at an offset."""
+
+    COMMITTED = "committed"
+    RESET = "auto.offset.reset"
+    GIVEN = "given by the application"
 
 
 @define(eq=False)
@@ -201,6 +207,7 @@ class Fetching:
     _ask_at_s: float = field(default=0.0, init=False)
     # Where each partition began, or continued after `seek`, for the time before its next record.
     _begun_at: dict[Partition, TopicPartition] = field(factory=dict, init=False)
+    _origins: dict[Partition, Origin] = field(factory=dict, init=False)
     _is_idle: bool = field(default=False, init=False)
     _is_fetching: bool = field(default=False, init=False)
     _close_is_due: bool = field(default=False, init=False)
@@ -240,25 +247,31 @@ class Fetching:
         """Return where a partition began, or continued after `seek`; None if it is unknown."""
         return self._begun_at.get(partition)
 
+    def origin_of(self, partition: Partition) -> Origin | None:
+        """Return why it began there; None if it has not begun; for any thread."""
+        return self._origins.get(partition)
+
     def begin(self, partitions: Sequence[TopicPartition]) -> None:
         """Fetch more partitions, from their given offsets, else from the committed offsets.
 
-        A partition whose committed offset is not known yet waits for `begin_known`.
+        A partition waits for `begin_known` if its committed offset, or the given end of its log, is
+        not known yet.
 
         Raises:
             KafkaException: librdkafka refuses the partitions.
             TypeError: the argument is not a list of partitions.
         """
         wait = frozenset(_key(one) for one in partitions if names_no_offset(one))
-        explicit = [one for one in partitions if not names_no_offset(one)]
-        if wait:
-            # Before all calls: a signal's exception in one must not forget these partitions.
-            self.waiting |= wait
+        edges = {_key(one): one.offset for one in partitions if names_edge(one)}
+        explicit = [one for one in partitions if not names_no_offset(one) and not names_edge(one)]
+        # Before all calls: a signal's exception in one must not forget these partitions.
+        self.waiting |= wait | edges.keys()
         # Request the offsets first, because librdkafka may wait for the topics below.
         self.starts.drop(map(_key, explicit))
+        self.starts.want_edges(edges)
         self.starts.want(wait)
         learn_topics(self.consumer, {one.topic for one in partitions} - set(self.fetched.names))
-        if wait:
+        if wait or edges:
             self._waiting_since_s = now_s()
         self._begin_known(explicit)
 
@@ -279,6 +292,7 @@ class Fetching:
         self._stuck |= answers.stuck
         begin = explicit + [one for one in answers.begin if _key(one) not in self.fetched]
         if begin:
+            self._origins |= {key: _origin_of(answers.found.get(key)) for key in map(_key, begin)}
             self._begin_at(begin)
         self.waiting -= keys | answers.stuck
         if answers.found:
@@ -326,6 +340,7 @@ class Fetching:
         self.record_buffer.drop(resources)
         for one in resources:
             self._begun_at.pop(one, None)
+            self._origins.pop(one, None)
             self._set_back.pop(one, None)
         if paused:
             self.consumer.resume(paused)
@@ -349,16 +364,35 @@ class Fetching:
             KafkaException: the partition is not fetched, or the offset is not valid.
             TypeError: the argument is not a partition.
         """
-        if isinstance(partition, TopicPartition) and self._begins_at(partition):
-            return
+        if isinstance(partition, TopicPartition):
+            if self._begins_at(partition):
+                return
+            if names_edge(partition) and _key(partition) in self.fetched:
+                self._seek_edge(partition)
+                return
         self._are_known = False
         self.consumer.seek(partition)
         self.record_buffer.skip(_key(partition))
         key = _key(partition)
         # A position of before must not be committed.
         self._positions = [one for one in self._positions if _key(one) != key]
-        self._begun_at[_key(partition)] = partition
-        self._set_back.pop(_key(partition), None)
+        self._begun_at[key], self._origins[key] = partition, Origin.GIVEN
+        self._set_back.pop(key, None)
+
+    def _seek_edge(self, partition: TopicPartition) -> None:
+        """Begin a fetched partition again at an end of its log, which `commit` can commit then."""
+        key = _key(partition)
+        self.waiting |= {key}  # first: a signal's exception must not forget it
+        self._begun_at.pop(key, None)
+        self._set_back.pop(key, None)
+        self._fetch_from_now_on(self.fetched - ResourceSet.from_pairs([key]))
+        self.record_buffer.skip(key)
+        self.consumer.incremental_unassign([partition])
+        self.begin([partition])
+        deadline_s = now_s() + _SEEK_S
+        while key in self.waiting and now_s() < deadline_s:
+            pause(_SEEK_STEP_S)
+            self.begin_known()
 
     def _begins_at(self, partition: TopicPartition) -> bool:
         """Begin a waiting partition at the application's offset; return whether `seek` is done."""
@@ -373,7 +407,7 @@ class Fetching:
         if partition.offset == OFFSET_STORED:
             return False  # librdkafka refuses this offset
         self.wait_no_longer([key])
-        self._begin_at([partition])
+        self.begin([partition])
         return True
 
     def close(self) -> None:
@@ -570,7 +604,9 @@ class Fetching:
             return TopicPartition(*key, first.offset())
         if known is not None and known.offset >= 0:
             return _partition_at(key, known.offset, known.leader_epoch)
-        return TopicPartition(*key, self._set_back.get(key, OFFSET_INVALID))
+        begun = self._begun_at.get(key)
+        begun_at = OFFSET_INVALID if begun is None or begun.offset < 0 else begun.offset
+        return TopicPartition(*key, self._set_back.get(key, begun_at))
 
     def _fetch_ahead(self, wait_s: float) -> list[Message]:
         if not self._is_idle:  # otherwise one call saves half of the time of each slice
@@ -638,7 +674,7 @@ class Fetching:
                 self._set_back[key] = offset
                 begin.append(TopicPartition(*key, offset))
             else:
-                begin.append(seen_start(self.consumer, self._begun_at[key]))
+                begin.append(self._begun_at[key])
         consumer.incremental_assign(begin)
         self._pause_unwanted(consumer, begin)
         if not self._are_known:
@@ -663,6 +699,12 @@ class Fetching:
 
 def _key(partition: TopicPartition) -> Partition:
     return partition.topic, partition.partition
+
+
+def _origin_of(found: CommittedOffset | EdgeOffset | None) -> Origin:
+    if isinstance(found, EdgeOffset) and not found.is_given:
+        return Origin.RESET
+    return Origin.COMMITTED if isinstance(found, CommittedOffset) else Origin.GIVEN
 
 
 def _partition_at(key: Partition, offset: int, leader_epoch: int | None) -> TopicPartition:

@@ -5,6 +5,9 @@ there (librdkafka#5040, #4605). So librdkafka is not used to ask a coordinator. 
 asks over the group's own transport. It follows the coordinator, and asks again until each partition
 has its answer or is dropped.
 
+Without a committed offset, a partition begins at an end of its log (`auto.offset.reset`).
+`log_edges` finds the offset of that end, so that it can be committed before the first record.
+
 Rules of this file: no call waits. `advance` sends a request. Its answer arrives on the transport's
 thread and is kept for `found`; then `changed` is called. Each partition has its own question, so a
 partition that a transaction blocks does not hold up other partitions. Only `read_offsets` waits, on
@@ -17,7 +20,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, cast
 
 from attrs import define, field
 
@@ -32,11 +35,10 @@ from coopgroup.core.model.group_api import (
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_error, kafka_exception
 from coopgroup.kafka.membership.group_events import CODE_OF_FAILURE
+from coopgroup.kafka.records.log_edges import Edges, LogEdges, Partition
 from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer, FetchOffsetsRequest
 from coopgroup.kafka.rpc.transport import GroupTransport
-
-Partition: TypeAlias = tuple[str, int]
 
 # The pace of the member's own requests (`MemberConfig.retry_backoff_ms`).
 _BACKOFF_S: Final = 0.1
@@ -66,17 +68,35 @@ _RETRY: Final = frozenset(
 )
 
 
+class EdgeOffset(NamedTuple):
+    """An end of a partition's log, in the form of a `CommittedOffset`.
+
+    Attributes:
+        is_given: whether the application asked for this end; otherwise `auto.offset.reset` did.
+    """
+
+    offset: int
+    is_given: bool = False
+    leader_epoch: int = -1
+    metadata: str | None = None
+    error_code: int = 0
+
+
 @define(eq=False)
 class _Question:
     """A partition whose committed offset is wanted.
 
     Attributes:
+        edge: the wanted end of the log; None for the committed offset.
+        is_given: whether the application asked for this end.
         asked: number of the request in progress for it; None without one.
         retry_at_s: earliest time of the next request.
         holds: number of commits in progress that hold it back (`OffsetLookup.hold`).
     """
 
     since_s: float
+    edge: int | None = None
+    is_given: bool = False
     asked: int | None = None
     retry_at_s: float = 0.0
     attempts: int = 0
@@ -94,6 +114,9 @@ class OffsetLookup:
         changed: called if there is a new answer or if `advance` has another time; without a
             lock, on the transport's thread.
         persists: whether to ask again after the coordinator refused a partition.
+        edges: finds the ends of logs; None if they are not wanted.
+        reset_of: returns the end of the log where a partition without a commit begins; None to
+            report that it has no commit.
     """
 
     transport: GroupTransport
@@ -103,10 +126,12 @@ class OffsetLookup:
     changed: Callable[[], None]
     known_coordinator: Callable[[], Coordinator | None] = lambda: None
     persists: bool = False
+    edges: LogEdges | None = None
+    reset_of: Callable[[Partition], int | None] = lambda _: None
     reason: str = field(default="no answer yet", init=False)
     refusal: int = field(default=0, init=False)
     _questions: dict[Partition, _Question] = field(factory=dict, init=False)
-    _found: dict[Partition, CommittedOffset] = field(factory=dict, init=False)
+    _found: dict[Partition, CommittedOffset | EdgeOffset] = field(factory=dict, init=False)
     _coordinator: Coordinator | None = field(default=None, init=False)
     _told: Coordinator | None = field(default=None, init=False)  # last value of `known_coordinator`
     _requests: int = field(default=0, init=False)
@@ -134,6 +159,15 @@ class OffsetLookup:
         """Ask for the offsets that are neither asked for nor found."""
         self.ask([one for one in partitions if not self._knows(one)])
 
+    def want_edges(self, edges: Edges) -> None:
+        """Ask for ends of logs that are neither asked for nor found, whatever is committed."""
+        with self._lock:
+            for one, edge in edges.items():
+                if not self._knows(one):
+                    question = self._ask(one)
+                    question.edge, question.is_given = edge, True
+        self.advance()
+
     def drop(self, partitions: Iterable[Partition]) -> None:
         """Stop asking for these offsets, and forget the found ones."""
         with self._lock:
@@ -148,7 +182,7 @@ class OffsetLookup:
     def hold(self, partitions: Iterable[Partition]) -> tuple[Partition, ...]:
         """Hold questions back during a commit, because an answer might be outdated; return them."""
         with self._lock:
-            held = tuple(one for one in partitions if self._knows(one))
+            held = tuple(one for one in partitions if self._knows(one) and not self._is_given(one))
             for one in held:
                 before = self._questions.get(one)
                 self._ask(one).holds = 1 + (0 if before is None else before.holds)
@@ -163,12 +197,14 @@ class OffsetLookup:
                     question.holds = max(0, question.holds - 1)
         self.advance()
 
-    def found(self, partitions: Iterable[Partition]) -> dict[Partition, CommittedOffset]:
+    def found(
+        self, partitions: Iterable[Partition]
+    ) -> dict[Partition, CommittedOffset | EdgeOffset]:
         """Return the found offsets of these partitions, which stay until `forget`."""
         with self._lock:
             return {one: self._found[one] for one in partitions if one in self._found}
 
-    def forget(self, found: Mapping[Partition, CommittedOffset]) -> None:
+    def forget(self, found: Mapping[Partition, CommittedOffset | EdgeOffset]) -> None:
         """Forget found offsets; later answers for the same partitions stay."""
         with self._lock:
             for key, one in found.items():
@@ -197,6 +233,12 @@ class OffsetLookup:
     def _knows(self, one: Partition) -> bool:
         return one in self._questions or one in self._found
 
+    def _is_given(self, one: Partition) -> bool:
+        question, found = self._questions.get(one), self._found.get(one)
+        return (question is not None and question.is_given) or (
+            isinstance(found, EdgeOffset) and found.is_given
+        )
+
     def _ask(self, one: Partition) -> _Question:
         self._found.pop(one, None)
         question = self._questions[one] = _Question(now_s())
@@ -212,8 +254,16 @@ class OffsetLookup:
             with self._lock:
                 self._follow_member()
                 request = self._next_request(now_s())
+                number, edges = self._next_edges()
             if request is not None:
                 self._send(*request)
+            if edges and self.edges is not None:
+                self.edges.find(
+                    edges,
+                    partial(self._is_asked, number),
+                    partial(self._hear_edges, number),
+                    self._hear_no_edge,
+                )
         except BaseException:
             self._ask_again()
             raise
@@ -246,7 +296,25 @@ class OffsetLookup:
         if told != self._coordinator:
             self._coordinator, self._finding = told, None
             for question in self._questions.values():
-                question.asked, question.retry_at_s = None, 0.0
+                if question.edge is None:
+                    question.asked, question.retry_at_s = None, 0.0
+
+    def _next_edges(self) -> tuple[int, Edges]:
+        """Return the ends of logs to ask for, and the number of that request."""
+        due = {
+            key: one.edge
+            for key, one in sorted(self._questions.items())
+            if one.edge is not None and one.asked is None and not one.holds
+        }
+        if due:
+            self._requests += 1
+            for key in due:
+                self._questions[key].asked = self._requests
+        return self._requests, due
+
+    def _is_asked(self, number: int, key: Partition) -> bool:
+        question = self._questions.get(key)
+        return question is not None and question.asked == number
 
     def _next_request(
         self, now: float
@@ -254,7 +322,7 @@ class OffsetLookup:
         due = sorted(
             key
             for key, one in self._questions.items()
-            if one.asked is None and not one.holds and one.retry_at_s <= now
+            if one.edge is None and one.asked is None and not one.holds and one.retry_at_s <= now
         )
         if not due:
             return None
@@ -276,7 +344,7 @@ class OffsetLookup:
         ready = (
             one.retry_at_s
             for one in self._questions.values()
-            if one.asked is None and not one.holds
+            if one.edge is None and one.asked is None and not one.holds
         )
         at_s = min(ready, default=math.inf)
         if self._coordinator is not None:
@@ -334,11 +402,21 @@ class OffsetLookup:
         self.advance()
         self.changed()
 
+    def _hear_edges(self, number: int, found: Mapping[Partition, int]) -> None:
+        with self._lock:
+            for key, offset in found.items():
+                if self._is_asked(number, key):
+                    is_given = self._questions.pop(key).is_given
+                    self._found[key] = EdgeOffset(offset, is_given)
+        self.changed()
+
+    def _hear_no_edge(self, reason: str) -> None:
+        self.reason = reason
+
     def _hear_no_offsets(self, code: int, asked: list[Partition]) -> None:
         if code == ErrorCode.GROUP_ID_NOT_FOUND:  # a group without members and commits
-            self._found.update(dict.fromkeys(asked, _NO_COMMIT))
             for key in asked:
-                del self._questions[key]
+                self._hear_offset(key, _NO_COMMIT)
         elif code in _SEEK:
             self._coordinator = None
             self._put_off(asked, at_once=True)
@@ -350,6 +428,10 @@ class OffsetLookup:
     def _hear_offset(self, key: Partition, found: CommittedOffset) -> None:
         code = found.error_code
         if not code:
+            edge = self.reset_of(key) if found.offset < 0 else None
+            if edge is not None:
+                self._questions[key].edge = edge
+                return
             del self._questions[key]
             self._found[key] = found
             return
@@ -434,7 +516,7 @@ def read_offsets(
                     failed.code(), f"Failed to get committed offsets: {failed.str()}"
                 )
             if len(found) == len(wanted):
-                return found
+                return cast("Mapping[Partition, CommittedOffset]", found)  # there is no `reset_of`
             now = now_s()
             if now >= deadline_s or is_over():
                 raise TimeoutError(f"no committed offsets of group {group_id}: {lookup.reason}")

@@ -4,6 +4,10 @@ With `enable.auto.offset.store`, a commit takes the position after the last reco
 Without it, a commit takes the offsets that the application stored. librdkafka's own store records
 the batches that it returned to coopgroup, not the records handed to the application. So the store
 is here.
+
+A partition without a commit begins where `auto.offset.reset` says. That first offset is committed,
+too, before any record. Otherwise the next owner would resolve "latest" again, and would skip the
+records that arrived meanwhile.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from coopgroup.core.member.events import Offset
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.exceptions import kafka_exception
-from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.fetching import Fetching, Origin
 from coopgroup.kafka.records.partitions import checked_partitions, to_partitions
 from coopgroup.kafka.records.record_buffer import Partition
 
@@ -107,11 +111,31 @@ class OffsetStore:
         if self.automatic:
             offsets = offsets_of_partitions(self.fetching.positions(to_partitions(owned)))
         else:
-            stored = sorted(self._stored.copy().items())
-            offsets = tuple(offset for key, offset in stored if key in owned)
-        return tuple(
-            one for one in offsets if self._committed.get((one.topic, one.partition)) != one.offset
-        )
+            stored = {key: one for key, one in self._stored.copy().items() if key in owned}
+            offsets = tuple(one for _, one in sorted((self._first(owned) | stored).items()))
+        return tuple(one for one in offsets if self._is_due(one))
+
+    def _first(self, owned: ResourceSet) -> dict[Partition, Offset]:
+        """Return where partitions without a committed offset began."""
+        starts = {
+            key: self.fetching.start_of(key)
+            for key in owned
+            if self.fetching.origin_of(key) is Origin.RESET
+        }
+        return {key: Offset(*key, one.offset) for key, one in starts.items() if one is not None}
+
+    def _is_due(self, offset: Offset) -> bool:
+        key = offset.topic, offset.partition
+        committed = self._committed.get(key)
+        if committed is not None and committed == offset.offset:
+            return False
+        start, origin = self.fetching.start_of(key), self.fetching.origin_of(key)
+        if start is None or start.offset != offset.offset or key in self._stored:
+            return True
+        if origin is Origin.COMMITTED:
+            return committed is not None
+        # The application has committed another offset, and no record since.
+        return origin is not Origin.RESET or committed is None
 
     def mark_committed(self, offsets: Iterable[Offset]) -> None:
         """Remember that offsets are committed."""

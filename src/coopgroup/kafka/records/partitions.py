@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from confluent_kafka import TopicPartition
 
-from coopgroup.core.member.events import Offset
 from coopgroup.core.model import ResourceSet
-from coopgroup.kafka.rpc.questions import CommittedOffset
 
 TOPIC_NAME_RULE: Final = (
     "a name of 1 to 249 characters out of a-z, A-Z, 0-9, '.', '_' and '-' "
@@ -77,8 +75,27 @@ def all_but(
     ]
 
 
-def to_partition(topic: str, partition: int, found: CommittedOffset | Offset) -> TopicPartition:
-    """Return the committed offset of a partition, with the same extra fields as librdkafka's."""
+class AnyOffset(Protocol):
+    """An offset of a partition, wherever it is from."""
+
+    @property
+    def offset(self) -> int:
+        """Return the offset."""
+        ...
+
+    @property
+    def leader_epoch(self) -> int:
+        """Return the leader epoch of the record before it; -1 if unknown."""
+        ...
+
+    @property
+    def metadata(self) -> str | None:
+        """Return the metadata of the commit."""
+        ...
+
+
+def to_partition(topic: str, partition: int, found: AnyOffset) -> TopicPartition:
+    """Return an offset of a partition, with the same extra fields as librdkafka's."""
     more: dict[str, Any] = {}
     if found.leader_epoch >= 0:
         more["leader_epoch"] = found.leader_epoch

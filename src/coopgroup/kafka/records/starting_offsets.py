@@ -9,6 +9,9 @@ application's thread takes the found offsets. A partition without an answer wait
 other partitions flow. The group's thread repeats the question, because the application may be busy
 with records of other partitions.
 
+A partition without a commit begins where `auto.offset.reset` says. That is a number here, too
+(`log_edges`), so that it can be committed before the first record.
+
 Rules of this file: an offset counts only if it was asked for after the partition was assigned, and
 after all commits of this consumer in progress for it. An older offset would repeat records that the
 earlier owner has committed.
@@ -35,7 +38,8 @@ from coopgroup.core.member.effects import GrantResources, LoseResources
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_error
-from coopgroup.kafka.records.offset_lookup import OffsetLookup, Partition
+from coopgroup.kafka.records.log_edges import Edges, Partition
+from coopgroup.kafka.records.offset_lookup import EdgeOffset, OffsetLookup
 from coopgroup.kafka.records.partitions import to_partition
 from coopgroup.kafka.rpc.questions import CommittedOffset
 
@@ -43,7 +47,8 @@ if TYPE_CHECKING:
     from coopgroup.kafka.membership.ports import Notice
 
 
-_RESET_TO: Final = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
+RESET_TO: Final = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
+"""The end of the log for each `auto.offset.reset`; there is none for error."""
 # librdkafka's message.
 _NO_OFFSET: Final = "no previously committed offset available: Local: No offset stored"
 _WARN_AFTER_S: Final = 5.0
@@ -55,6 +60,11 @@ def names_no_offset(partition: TopicPartition) -> bool:
     return partition.offset in (OFFSET_INVALID, OFFSET_STORED)
 
 
+def names_edge(partition: TopicPartition) -> bool:
+    """Return whether a partition is to begin at an end of its log."""
+    return partition.offset in (OFFSET_BEGINNING, OFFSET_END)
+
+
 @frozen(kw_only=True, eq=False)
 class Answers:
     """Answers for waiting partitions.
@@ -64,7 +74,7 @@ class Answers:
             `_AUTO_OFFSET_RESET` does not begin; partitions with other events keep waiting.
     """
 
-    found: Mapping[Partition, CommittedOffset]
+    found: Mapping[Partition, CommittedOffset | EdgeOffset]
     begin: list[TopicPartition]
     events: Mapping[Partition, Message]
 
@@ -79,8 +89,9 @@ class StartingOffsets:
     """Finds the starting offsets of one consumer's partitions."""
 
     lookup: OffsetLookup
-    reset: str
     warn: Callable[..., None]
+    # Ends of logs where the application wants to begin.
+    _edges: dict[Partition, int] = field(factory=dict, init=False)
     # Partitions whose refusal was reported to the application, each once.
     _refused: set[Partition] = field(factory=set, init=False)
 
@@ -123,10 +134,19 @@ class StartingOffsets:
         self._refused.difference_update(wanted)
         self.lookup.want(wanted)
 
+    def want_edges(self, edges: Edges) -> None:
+        """Begin partitions at ends of their logs, whatever is committed."""
+        self.drop(edges)
+        self._edges |= edges
+        self.lookup.want_edges(edges)
+
     def drop(self, partitions: Iterable[Partition]) -> None:
         """Forget partitions that begin at another offset, or are given up."""
+        gone = tuple(partitions)
+        for one in gone:
+            self._edges.pop(one, None)
         if not self.lookup.is_idle:
-            self.lookup.drop(partitions)
+            self.lookup.drop(gone)
 
     def look(self, waiting: Iterable[Partition]) -> Answers:
         """Return the answers for waiting partitions; they are forgotten only by `settle`.
@@ -134,6 +154,8 @@ class StartingOffsets:
         A signal's exception may have kept a partition from being asked for; ask for it now.
         """
         wanted = tuple(waiting)
+        if self._edges:
+            self.lookup.want_edges(self._edges)
         self.lookup.want(wanted)
         begin: list[TopicPartition] = []
         events: dict[Partition, Message] = {}
@@ -142,21 +164,19 @@ class StartingOffsets:
             if one.error_code:
                 if key not in self._refused:
                     events[key] = self._refusal(key, one.error_code)
-            elif one.offset < 0 and self.reset not in _RESET_TO:
+            elif one.offset < 0:
                 events[key] = _event(key, KafkaError._AUTO_OFFSET_RESET, _NO_OFFSET)
             else:
-                begin.append(self._start(key, one))
+                begin.append(to_partition(*key, one))
         return Answers(found=found, begin=begin, events=events)
 
     def settle(self, answers: Answers) -> None:
         """Forget answers that were used; later answers for the same partitions stay."""
         self._refused.update(key for key, one in answers.found.items() if one.error_code)
+        for key, one in answers.found.items():
+            if not one.error_code:
+                self._edges.pop(key, None)
         self.lookup.forget(answers.found)
-
-    def _start(self, key: Partition, found: CommittedOffset) -> TopicPartition:
-        if found.offset < 0:
-            return TopicPartition(*key, _RESET_TO[self.reset])
-        return to_partition(*key, found)
 
     def _refusal(self, key: Partition, code: int) -> Message:
         topic, partition = key

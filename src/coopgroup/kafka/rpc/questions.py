@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import groupby
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
+
+from coopgroup.core.model.group_api import Coordinator
 
 # kafka-python's messages have no static types.
 WireMessage: TypeAlias = Any
 # Earlier versions of Metadata create a missing topic.
 _METADATA_VERSION_MIN: Final = 4
+# An earlier version of ListOffsets answers with a list of offsets.
+_LIST_OFFSETS_VERSION_MIN: Final = 1
 
 
 @frozen(kw_only=True)
@@ -112,16 +117,22 @@ class OtherRequest(Protocol):
         ...
 
 
-class FoundTopic(NamedTuple):
-    """The answer for one topic."""
+@frozen
+class FoundTopic:
+    """The answer for one topic.
+
+    Attributes:
+        leaders: the leader of each partition that has one.
+    """
 
     error_code: int
     partition_count: int
+    leaders: Mapping[int, Coordinator] = field(factory=dict)
 
 
 @frozen(kw_only=True)
 class FindTopics:
-    """Ask any broker which topics exist, and how many partitions they have."""
+    """Ask any broker which topics exist, how many partitions they have, and who leads these."""
 
     names: tuple[str, ...]
 
@@ -138,8 +149,77 @@ class FindTopics:
 
     def read(self, response: WireMessage) -> dict[str, FoundTopic]:
         """Return the answer by name."""
+        nodes = {
+            one.node_id: Coordinator(node_id=one.node_id, host=one.host, port=one.port)
+            for one in response.brokers
+        }
         return {
-            one.name: FoundTopic(one.error_code, len(one.partitions)) for one in response.topics
+            topic.name: FoundTopic(
+                topic.error_code,
+                len(topic.partitions),
+                {
+                    one.partition_index: nodes[one.leader_id]
+                    for one in topic.partitions
+                    if one.leader_id in nodes
+                },
+            )
+            for topic in response.topics
+        }
+
+
+class LogOffset(NamedTuple):
+    """The answer for one partition."""
+
+    error_code: int
+    offset: int
+
+
+@frozen(kw_only=True)
+class FindLogOffsets:
+    """Ask the leader of some partitions for the offset at a time (ListOffsets).
+
+    Attributes:
+        timestamps: time by partition, in ms since 1970. -1 is the log end offset, and -2 is the
+            offset of the first record.
+        reads_committed: whether the log ends before the first open transaction.
+    """
+
+    timestamps: Mapping[tuple[str, int], int]
+    reads_committed: bool = False
+
+    asks_any_broker: ClassVar[bool] = False
+
+    def message(self) -> WireMessage:
+        """Return kafka-python's message."""
+        from kafka.protocol.consumer.offsets import ListOffsetsRequest  # noqa: PLC0415 - CPU time
+
+        topic = ListOffsetsRequest.ListOffsetsTopic
+        return ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=int(self.reads_committed),
+            topics=[
+                topic(
+                    name=name,
+                    partitions=[
+                        topic.ListOffsetsPartition(
+                            partition_index=index, current_leader_epoch=-1, timestamp=timestamp
+                        )
+                        for (_, index), timestamp in partitions
+                    ],
+                )
+                for name, partitions in groupby(
+                    sorted(self.timestamps.items()), key=lambda one: one[0][0]
+                )
+            ],
+            min_version=_LIST_OFFSETS_VERSION_MIN,
+        )
+
+    def read(self, response: WireMessage) -> dict[tuple[str, int], LogOffset]:
+        """Return the answer by partition."""
+        return {
+            (topic.name, one.partition_index): LogOffset(one.error_code, one.offset)
+            for topic in response.topics
+            for one in topic.partitions
         }
 
 

@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Final, TypeAlias
 from attrs import frozen
 from kafka.partitioner.default import murmur2
 from kafka.protocol.consumer.fetch import FetchRequest
-from kafka.protocol.consumer.offsets import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer.produce import ProduceRequest
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
@@ -47,7 +46,6 @@ _FETCH_VERSION_MAX: Final = 12
 _PRODUCE_VERSION_MAX: Final = 12
 # Earlier versions of Metadata create a missing topic.
 _METADATA_VERSION_MIN: Final = 4
-_LATEST: Final = -1
 # Small, because a flood of other groups' rings must not keep the member busy. The broker returns
 # the first batch completely, even if it is larger.
 _FETCH_BYTES: Final = 4_096
@@ -112,42 +110,6 @@ class FindPartition:
             return FoundPartition(error_code=found.error_code, partition=index)
         node = Coordinator(node_id=leader.node_id, host=leader.host, port=leader.port)
         return FoundPartition(error_code=0, partition=index, leader=node)
-
-
-@frozen(kw_only=True)
-class EndAnswer:
-    """The log end offset of a partition."""
-
-    error_code: int
-    offset: int
-
-
-@frozen(kw_only=True)
-class FindEnd:
-    """Ask the leader of a partition for its log end offset."""
-
-    topic: str
-    partition: int
-
-    asks_any_broker: ClassVar[bool] = False
-
-    def message(self) -> _Message:
-        """Return kafka-python's message."""
-        topic = ListOffsetsRequest.ListOffsetsTopic
-        one = topic.ListOffsetsPartition(
-            partition_index=self.partition, current_leader_epoch=-1, timestamp=_LATEST
-        )
-        return ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=0,
-            topics=[topic(name=self.topic, partitions=[one])],
-            min_version=1,
-        )
-
-    def read(self, response: _Message) -> EndAnswer:
-        """Return the answer."""
-        one = response.topics[0].partitions[0]
-        return EndAnswer(error_code=one.error_code, offset=one.offset)
 
 
 @frozen(kw_only=True)

@@ -7,9 +7,8 @@ import pytest
 from attrs import define, field
 
 from coopgroup.kafka.membership.bell import TopicBell
+from coopgroup.kafka.rpc.questions import FindLogOffsets, LogOffset
 from coopgroup.kafka.rpc.topics import (
-    EndAnswer,
-    FindEnd,
     FindPartition,
     FoundPartition,
     ListenForRings,
@@ -19,6 +18,8 @@ from coopgroup.kafka.rpc.topics import (
 )
 from coopgroup.kafka.rpc.transport import GroupTransport
 from tests.unit.kafka.fakes import FOUND, LOST, MOVED, THERE, HandTransport
+
+PLACE = ("bell", 3)
 
 
 @define
@@ -46,7 +47,7 @@ class Host:
         bell.start()
         if listens:
             self.transport.answer(FindPartition, FOUND)
-            self.transport.answer(FindEnd, EndAnswer(error_code=0, offset=5))
+            self.transport.answer(FindLogOffsets, {PLACE: LogOffset(0, 5)})
         return bell
 
     def ringing(self) -> TopicBell:
@@ -101,7 +102,7 @@ def test_offset_that_is_gone_is_looked_up_again(host: Host) -> None:
     host.transport.answer(ListenForRings, RingsAnswer(error_code=1, next_offset=5))
     host.transport.run()
     host.transport.answer(FindPartition, FOUND)
-    host.transport.answer(FindEnd, EndAnswer(error_code=0, offset=70))
+    host.transport.answer(FindLogOffsets, {PLACE: LogOffset(0, 70)})
     assert host.transport.requests[0][1].offset == 70
 
 
@@ -129,11 +130,11 @@ def test_topic_that_nobody_named_may_be_missing_and_is_found_when_it_comes(host:
     host.transport.answer(FindPartition, FoundPartition(error_code=3))
     assert (host.transport.run(), host.warnings) == (300.0, [])
     host.transport.answer(FindPartition, FOUND)
-    host.transport.answer(FindEnd, EndAnswer(error_code=0, offset=5))
+    host.transport.answer(FindLogOffsets, {PLACE: LogOffset(0, 5)})
     host.transport.answer(ListenForRings, RingsAnswer(error_code=29, next_offset=5))
     assert host.transport.run() == 300.0  # without the right to read
     host.transport.answer(FindPartition, FOUND)
-    host.transport.answer(FindEnd, EndAnswer(error_code=0, offset=5))
+    host.transport.answer(FindLogOffsets, {PLACE: LogOffset(0, 5)})
     for _ in range(2):
         answer = RingsAnswer(error_code=0, next_offset=5, end_offset=5)
         request, _ = host.transport.answer(ListenForRings, answer)

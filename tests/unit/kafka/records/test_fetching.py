@@ -36,7 +36,7 @@ def ready(fetching: Fetching) -> list[tuple[int | None, int | None]]:
 
 def test_fetch_of_one_record_prefetches_others() -> None:
     fetching, _ = begun(record(0, 7), record(1, 50), record(0, 8))
-    assert positions(fetching) == [-1001, -1001]
+    assert positions(fetching) == [0, 50]  # where they begin
     fetching.fetch(1, 0)
     assert (ready(fetching), positions(fetching)) == ([(0, 7), (1, 50), (0, 8)], [7, 50])
     fetching.record_buffer.take(2)
@@ -63,7 +63,7 @@ def test_positions_when_asked_while_a_batch_is_under_way_are_those_before_it() -
     librdkafka.feed([record(0, 8), record(1, 50)])
     librdkafka.on_fetch = lambda: seen.append(positions(fetching))
     fetching.fetch(2, 0)
-    assert (seen, positions(fetching)) == ([[8, -1001]], [8, 50])
+    assert (seen, positions(fetching)) == ([[8, 50]], [8, 50])
 
 
 def test_end_when_paused_wakes_librdkafka_before_it_lets_go() -> None:
@@ -99,8 +99,8 @@ def test_begin_when_paused_before_pauses_in_librdkafka() -> None:
     fetching.begin(BOTH)
     assert librdkafka.calls == [
         ("pause", [(0, -1001)]),
-        ("assign", [(1, 50), (0, -2)]),
-        ("pause", [(0, -2)]),
+        ("assign", [(1, 50), (0, 0)]),
+        ("pause", [(0, 0)]),
     ]
 
 

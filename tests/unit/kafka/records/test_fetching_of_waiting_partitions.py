@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import (
-    OFFSET_BEGINNING,
-    OFFSET_END,
     OFFSET_INVALID,
     OFFSET_STORED,
     KafkaError,
@@ -55,7 +53,7 @@ def answer(coordinator: FakeCoordinator) -> None:
 
 def begin(reset: str, found: CommittedOffset) -> tuple[Fetching, _Noting]:
     fetching, librdkafka, coordinator = silent(reset)
-    coordinator.committed["t", 0] = found
+    coordinator.committed["t", 0], coordinator.logs["t", 0] = found, (3, 9)
     fetching.begin([ZERO])
     answer(coordinator)
     fetching.begin_known()
@@ -65,8 +63,8 @@ def begin(reset: str, found: CommittedOffset) -> tuple[Fetching, _Noting]:
 @pytest.mark.parametrize(
     ("reset", "found", "begins"),
     [
-        ("earliest", CommittedOffset(-1), (OFFSET_BEGINNING, None, None)),
-        ("latest", CommittedOffset(-1), (OFFSET_END, None, None)),
+        ("earliest", CommittedOffset(-1), (3, None, None)),
+        ("latest", CommittedOffset(-1), (9, None, None)),
         ("latest", CommittedOffset(7, 3, "note"), (7, 3, "note")),
     ],
 )
@@ -205,7 +203,7 @@ def test_partition_begins_once_when_a_signal_strikes_as_its_offset_is_taken(
         struck(fetching.begin_known)
         fetching.begin_known()
         places = [(one.partition, one.offset) for one in librdkafka.assigned]
-        assert places == [(0, 7), (1, OFFSET_BEGINNING)]
+        assert places == [(0, 7), (1, 0)]
         assert librdkafka.calls[-1][0] == ("pause" if is_paused else "assign")
         assert (fetching.fetched, fetching.waiting) == (HELD, frozenset())
 
@@ -232,7 +230,7 @@ def test_held_partition_begins_when_it_is_released_where_seek_says(sought: int |
     if sought is not None:
         fetching.seek(TopicPartition("t", 0, sought))
     fetching.release(held)
-    begins = OFFSET_BEGINNING if sought is None else sought
+    begins = 0 if sought is None else sought
     assert fetching.consumer.calls == [("assign", [(0, begins)])]
     assert fetching.held == {}
 

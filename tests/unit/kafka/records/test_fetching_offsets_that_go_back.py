@@ -40,7 +40,8 @@ class Stage:
             self.fetching.record_buffer.ready.clear()
 
     def due(self) -> list[int]:
-        return [one.offset for one in self.store.due(OWNED)]
+        """Return the offsets to commit of the partitions that had records."""
+        return [one.offset for one in self.store.due(OWNED) if one.offset]
 
 
 def run(partition: int, begin: int, end: int) -> list[Message]:

@@ -43,9 +43,11 @@ def test_due_when_automatic_are_positions_that_are_not_committed() -> None:
 
 def test_due_when_stored_by_hand_are_those() -> None:
     offsets, _ = store(automatic=False)
+    offsets.mark_committed([Offset("t", 0, 0), Offset("t", 1, 0)])
     assert offsets.due(HELD) == ()
     offsets.store([Offset("t", 1, 3), Offset("t", 0, 2), Offset("t", 7, 1), Offset("t", 1, 4)])
     assert offsets.due(HELD) == (Offset("t", 0, 2), Offset("t", 1, 4))
+    offsets.fetching.end(ResourceSet({"t": [0]}))
     offsets.forget([("t", 0)])
     assert offsets.due(HELD) == (Offset("t", 1, 4),)
 

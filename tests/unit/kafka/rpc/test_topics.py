@@ -12,11 +12,9 @@ from kafka.protocol.producer.produce import ProduceRequest
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from coopgroup.core.model.group_api import Coordinator
-from coopgroup.kafka.rpc.questions import OtherRequest
+from coopgroup.kafka.rpc.questions import FindLogOffsets, FindTopics, LogOffset, OtherRequest
 from coopgroup.kafka.rpc.requests import build_message, read_answer
 from coopgroup.kafka.rpc.topics import (
-    EndAnswer,
-    FindEnd,
     FindPartition,
     FoundPartition,
     ListenForRings,
@@ -97,11 +95,31 @@ def test_versions_that_name_topics_by_id_only_are_not_used(
 
 
 def test_end_of_a_partition_is_read() -> None:
-    one = SimpleNamespace(error_code=0, offset=12)
-    response = SimpleNamespace(topics=[SimpleNamespace(partitions=[one])])
-    request = FindEnd(topic="bell", partition=2)
-    assert build_message(request).topics[0].partitions[0].timestamp == -1
-    assert read_answer(request, response) == EndAnswer(error_code=0, offset=12)
+    one = SimpleNamespace(error_code=0, offset=12, partition_index=2)
+    response = SimpleNamespace(topics=[SimpleNamespace(name="bell", partitions=[one])])
+    request = FindLogOffsets(timestamps={("bell", 2): -1})
+    message = build_message(request)
+    assert (message.topics[0].partitions[0].timestamp, message.isolation_level) == (-1, 0)
+    assert read_answer(request, response) == {("bell", 2): LogOffset(0, 12)}
+
+
+def test_ends_of_many_logs_are_asked_for_by_topic() -> None:
+    request = FindLogOffsets(
+        timestamps={("b", 1): -2, ("a", 0): -1, ("b", 0): -1}, reads_committed=True
+    )
+    message = build_message(request)
+    assert message.isolation_level == 1
+    assert [
+        (topic.name, [(one.partition_index, one.timestamp) for one in topic.partitions])
+        for topic in message.topics
+    ] == [("a", [(0, -1)]), ("b", [(0, -1), (1, -2)])]
+
+
+def test_topics_are_found_with_the_leaders_of_their_partitions() -> None:
+    answer = read_answer(FindTopics(names=("bell",)), metadata(leaders=(2, -1, 1)))
+    found = answer["bell"]
+    assert (found.error_code, found.partition_count) == (0, 3)
+    assert {index: one.host for index, one in found.leaders.items()} == {0: "host2", 2: "host1"}
 
 
 def fetched(records: bytes, *, code: int = 0, end: int = 9) -> SimpleNamespace:
