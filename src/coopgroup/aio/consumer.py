@@ -526,14 +526,24 @@ class AsyncCooperativeConsumer:
         self._open.seek(key_of(partition), offset)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue at the first records of partitions; without arguments, of all owned ones."""
-        for one in partitions or self.assignment():
-            self._open.seek(key_of(one), OFFSET_BEGINNING)
+        """Continue at the first records of partitions; without arguments, of all owned ones.
+
+        After the call, `position` and `commit` count from there, as after `seek`.
+
+        Raises:
+            KafkaException: a partition is not owned, or its leader does not answer within 30 s.
+        """
+        await self._open.seek_to_edge(keys_of(partitions or self.assignment()), OFFSET_BEGINNING)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue after the last records of partitions; without arguments, of all owned ones."""
-        for one in partitions or self.assignment():
-            self._open.seek(key_of(one), OFFSET_END)
+        """Continue after the last records of partitions; without arguments, of all owned ones.
+
+        After the call, `position` and `commit` count from there, as after `seek`.
+
+        Raises:
+            KafkaException: a partition is not owned, or its leader does not answer within 30 s.
+        """
+        await self._open.seek_to_edge(keys_of(partitions or self.assignment()), OFFSET_END)
 
     async def seek_to_committed(
         self, *partitions: TopicPartition

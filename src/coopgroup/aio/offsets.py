@@ -7,17 +7,11 @@ waits for the polling thread, because that thread may wait for a callback that m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from attrs import define, field
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    OFFSET_END,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from coopgroup.aio.loop_port import LoopPort, aside
 from coopgroup.aio.polling import Polling
@@ -26,8 +20,10 @@ from coopgroup.core.member.events import Offset
 from coopgroup.kafka.config.settings import ConsumerSettings
 from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.records.committing import read_committed
+from coopgroup.kafka.records.log_edges import Edges
 from coopgroup.kafka.records.offsets import check_storable
 from coopgroup.kafka.records.record_buffer import Partition
+from coopgroup.kafka.records.starting_offsets import RESET_TO
 
 T = TypeVar("T")
 
@@ -114,13 +110,6 @@ class Offsets:
                 return known
             if key in fetching.held:
                 return await self._position_before_begin(key)
-            start = fetching.start_of(key)
-            if start is not None and start.offset in (OFFSET_BEGINNING, OFFSET_END):
-                low, high = await self.watermarks(key)
-                again = self.known_position(key)
-                if again is not None:
-                    return again
-                return low if start.offset == OFFSET_BEGINNING else high
             await asyncio.sleep(_STEP_S)
 
     async def _position_before_begin(self, key: Partition) -> int:
@@ -131,14 +120,13 @@ class Offsets:
         committed = await self.committed(key)
         if committed is not None:
             return committed
-        reset = self.settings.offset_reset
-        if reset == "error":
+        edge = RESET_TO.get(self.settings.offset_reset)
+        if edge is None:
             raise kafka_exception(
                 KafkaError._AUTO_OFFSET_RESET,
                 f"position: {key[0]} [{key[1]}] has no committed offset",
             )
-        low, high = await self.watermarks(key)
-        offset = low if reset == "earliest" else high
+        offset = (await self._edges({key: edge}))[key]
         known = self.known_position(key)  # `on_assign` may have called `seek` meanwhile
         if known is None and key in self.polling.parts.listener.owned:
             self.seek(key, offset)  # the end of the log would move on until the partition begins
@@ -150,10 +138,7 @@ class Offsets:
             return self._seeking[key]
         fetching = self.polling.parts.fetching
         (found,) = fetching.positions([TopicPartition(*key)])
-        if found.offset >= 0:
-            return found.offset
-        start = fetching.start_of(key)
-        return start.offset if start is not None and start.offset >= 0 else None
+        return found.offset if found.offset >= 0 else None
 
     def highwater(self, key: Partition) -> int | None:
         """Return the log end offset of the last fetch.
@@ -172,15 +157,54 @@ class Offsets:
         high, position = self.highwater(key), self.known_position(key)
         return None if high is None or position is None else max(0, high - position)
 
+    async def seek_to_edge(self, keys: Iterable[Partition], edge: int) -> None:
+        """Continue at an end of the logs, which is a number when this call returns."""
+        wanted = dict.fromkeys(keys, edge)
+        for key in wanted:
+            self._check_owned(key, "seek")
+        for key, offset in (await self._edges(wanted)).items():
+            self.seek(key, offset)
+
+    async def _edges(self, wanted: Edges) -> dict[Partition, int]:
+        """Return the offsets of ends of logs, all of them.
+
+        Raises:
+            KafkaException: the leaders of the partitions do not answer in time.
+        """
+        edges = self.polling.parts.fetching.starts.lookup.edges
+        found: dict[Partition, int] = {}
+        reasons = ["no answer"]
+        answer: asyncio.Future[None] = self.port.bind().create_future()
+
+        def take(some: Mapping[Partition, int]) -> None:
+            found.update(some)
+            if len(found) == len(wanted) and not answer.done():
+                answer.set_result(None)
+
+        if not wanted or edges is None:
+            return found
+        edges.find(
+            wanted,
+            lambda key: key not in found and not answer.done(),
+            lambda some: self.port.call(take, some),
+            reasons.append,
+        )
+        try:
+            await asyncio.wait_for(answer, _LOOK_UP_S)
+        except TimeoutError:
+            late = sorted(wanted.keys() - found.keys())[0]
+            raise kafka_exception(
+                KafkaError._TIMED_OUT,
+                f"end of the log of {late[0]} [{late[1]}] not found: {reasons[-1]}",
+            ) from None
+        return found
+
     def seek(self, key: Partition, offset: int) -> None:
-        """Continue at another offset; a negative one is one of librdkafka's names for an end."""
+        """Continue at another offset."""
         self._check_owned(key, "seek")
         parts, seeking = self.polling.parts, self._seeking
-        seeking.pop(key, None)
-        self._sought.discard(key)
-        if offset >= 0:
-            seeking[key] = offset
-            self._sought.add(key)
+        seeking[key] = offset
+        self._sought.add(key)
 
         def seek() -> None:
             try:
