@@ -123,6 +123,26 @@ def spells(hand_outs: Iterable[HandOut]) -> list[Spell]:
     return sorted(found, key=lambda one: (one.partition, one.first_ns, one.process))
 
 
+def promised(
+    acknowledged: Mapping[Partition, Collection[int]], written: Iterable[Written]
+) -> dict[Partition, list[int]]:
+    """Return the records from the first commit of their partition on.
+
+    Under "latest", a partition without a commit begins at its end. A member that dies before the
+    first commit may leave out records of before. Each partition has a commit in the end, or
+    `undrained` finds it.
+    """
+    first: dict[Partition, int] = {}
+    for commit in written:
+        if commit.offset is not None:
+            first.setdefault(commit.partition, commit.offset)
+    return {
+        partition: [one for one in offsets if one >= first[partition]]
+        for partition, offsets in acknowledged.items()
+        if partition in first
+    }
+
+
 def lost(
     acknowledged: Mapping[Partition, Collection[int]], hand_outs: Iterable[HandOut]
 ) -> list[Violation]:

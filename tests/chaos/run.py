@@ -32,6 +32,7 @@ from tests.chaos.checkers import (
     handed_out_after_commit,
     lost,
     moment_before_freeze,
+    promised,
     repeated,
     restless,
     skipped,
@@ -42,7 +43,7 @@ from tests.chaos.checkers import (
 )
 from tests.chaos.faults import Group, draw, draw_group
 from tests.chaos.member import MemberSpec
-from tests.chaos.stage import GROUP, TOPICS, Stage, can_disturb_network
+from tests.chaos.stage import GROUP, IDLE, TOPICS, Stage, can_disturb_network
 
 FAULTS_S: Final = 60.0
 START_S: Final = 60.0
@@ -63,7 +64,7 @@ DRILLS: Final = {"coopgroup": 2, "without lease": 2, "confluent_kafka": 5}
 
 CLIENT: Final[dict[str, Any]] = {
     "group.id": GROUP,
-    "auto.offset.reset": "earliest",
+    "auto.offset.reset": "latest",
     "session.timeout.ms": 6_000,
     "heartbeat.interval.ms": 1_000,
     "max.poll.interval.ms": 12_000,
@@ -140,8 +141,8 @@ def play(seed: int, folder: Path, *, seconds: float = FAULTS_S, network: bool) -
 
 
 def _play_on(stage: Stage, report: Report, group: Group, seconds: float, *, network: bool) -> None:
-    for topic, partitions in TOPICS.items():
-        stage.open_topic(topic, partitions)
+    for topic, partitions in (*TOPICS.items(), IDLE):
+        stage.cluster.create_topic(topic, partitions, len(stage.cluster.brokers))
     members = zip(group.identities, group.commits, group.fronts, strict=True)
     for index, (identity, commits, front) in enumerate(members):
         name = f"m{index + 1}"
@@ -164,13 +165,21 @@ def _play_on(stage: Stage, report: Report, group: Group, seconds: float, *, netw
             is_supervised=identity == "none" and sys.platform == "linux",
         )
         stage.add_member(spec)
-    if _await_rest(stage, group, START_S, report) is None:
+    if not _await_first_commits(stage, report):
         return
+    for topic, partitions in TOPICS.items():
+        stage.load.open(topic, partitions)
+    # Shares count only partitions with records, and the idle ones have none yet.
+    if _await_rest(stage, START_S, report, IDLE[1] + group.difference_max) is None:
+        return
+    for number in range(IDLE[1]):
+        at_s = (number + 0.5) * seconds / IDLE[1]
+        stage.later(at_s, lambda count=number + 1: stage.load.open(IDLE[0], count))  # type: ignore[misc]
     for fault in draw(report.seed, seconds, network=network):
         stage.later(fault.at_s, lambda fault=fault: stage.perform(fault))  # type: ignore[misc]
     stage.play(seconds)
     stage.heal()
-    report.rest_s = _await_rest(stage, group, REST_S, report)
+    report.rest_s = _await_rest(stage, REST_S, report, group.difference_max)
     quiet_ms = [time.time_ns() // 1_000_000]
     stage.play(QUIET_S)
     quiet_ms.append(time.time_ns() // 1_000_000)
@@ -180,7 +189,31 @@ def _play_on(stage: Stage, report: Report, group: Group, seconds: float, *, netw
     _check(stage, report, quiet_ms)
 
 
-def _await_rest(stage: Stage, group: Group, timeout_s: float, report: Report) -> float | None:
+def _await_first_commits(stage: Stage, report: Report) -> bool:
+    """Wait until the group has committed where its partitions begin, before the first record."""
+    wanted = [
+        TopicPartition(topic, one)
+        for topic, count in (*TOPICS.items(), IDLE)
+        for one in range(count)
+    ]
+    until = time.monotonic() + START_S
+    with _reader(stage, GROUP) as reader:
+        while time.monotonic() < until:
+            stage.play(1.0)
+            stage.read()
+            missing = [one for one in reader.committed(wanted, timeout=20) if one.offset < 0]
+            if not missing:
+                return True
+    report.violations += [
+        Violation(kind="no first commit", text=f"{one.topic} [{one.partition}]") for one in missing
+    ]
+    stage.explain()
+    return False
+
+
+def _await_rest(
+    stage: Stage, timeout_s: float, report: Report, difference_max: int
+) -> float | None:
     """Wait until the group is at rest; on a time-out, the last reason is a violation."""
     begin_ns = time.monotonic_ns()
     while True:
@@ -190,7 +223,7 @@ def _await_rest(stage: Stage, group: Group, timeout_s: float, report: Report) ->
         since_ns = now_ns - int(REST_WINDOW_S * 1e9)
         recent = [one for life in stage.lives for one in life.hand_outs if one.at_ns > since_ns]
         processes = [seat.life.name for seat in stage.seats]
-        reasons = unrest(recent, stage.load.partitions, processes, group.difference_max)
+        reasons = unrest(recent, stage.load.partitions, processes, difference_max)
         elapsed_s = (now_ns - begin_ns) / 1e9
         if not reasons and elapsed_s > REST_WINDOW_S:
             return round(elapsed_s, 1)
@@ -232,7 +265,7 @@ def _check(stage: Stage, report: Report, quiet_ms: list[int]) -> None:
     report.records = sum(map(len, acknowledged.values()))
     report.again = repeated(hand_outs)
     report.violations += [
-        *lost(acknowledged, hand_outs),
+        *lost(promised(acknowledged, kept), hand_outs),
         *skipped(open_hand_outs, kept),
         *two_owners(hand_outs),
         *handed_out_after_commit(open_hand_outs, commits),
@@ -250,12 +283,12 @@ def _evidence(stage: Stage) -> tuple[list[HandOut], list[Commit]]:
 
 
 @contextlib.contextmanager
-def _reader(stage: Stage) -> Iterator[Consumer]:
-    """Yield a consumer without a group and without commits."""
+def _reader(stage: Stage, group: str = "chaos-reader") -> Iterator[Consumer]:
+    """Yield a consumer that joins no group and commits nothing."""
     reader = Consumer(
         stage.cluster.client_config()
         | {
-            "group.id": "chaos-reader",
+            "group.id": group,
             "enable.auto.commit": "false",
             "enable.partition.eof": "true",
             "auto.offset.reset": "earliest",
@@ -321,6 +354,7 @@ def control(kind: str, folder: Path, *, network: bool) -> list[Violation]:
         for name, work_s in (("m1", 0.002), ("m2", 0.0)):
             config = {**stage.cluster.client_config(), **CLIENT, "client.id": name}
             config |= {"session.timeout.ms": CONTROL_SESSION_MS, "heartbeat.interval.ms": 500}
+            config |= {"auto.offset.reset": "earliest"}  # its records come before the members
             if kind == "confluent_kafka":
                 config["partition.assignment.strategy"] = "cooperative-sticky"
             spec = MemberSpec(

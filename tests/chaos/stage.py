@@ -33,6 +33,8 @@ from tests.support.coordinators import partition_of
 
 GROUP: Final = "chaos"
 TOPICS: Final = {"chaos-1": 8, "chaos-2": 6}
+IDLE: Final = ("chaos-idle", 4)
+"""A topic whose partitions get their first records one after the other, during the faults."""
 PARTITIONS_MAX: Final = 30
 TICK_S: Final = 0.05
 CLOSE_S: Final = 45.0
@@ -397,7 +399,7 @@ class Stage:
     # --- faults of topics -----------------------------------------------------------------------
 
     def _on_topic(self, fault: Fault) -> str | None:
-        topics = sorted(self.load.topics)
+        topics = sorted(set(self.load.topics) - {IDLE[0]})
         topic = topics[fault.target % len(topics)]
         room = PARTITIONS_MAX - len(self.load.partitions)
         if fault.kind == "topic closes":

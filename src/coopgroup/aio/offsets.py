@@ -192,7 +192,7 @@ class Offsets:
         try:
             await asyncio.wait_for(answer, _LOOK_UP_S)
         except TimeoutError:
-            late = sorted(wanted.keys() - found.keys())[0]
+            late = min(wanted.keys() - found.keys())
             raise kafka_exception(
                 KafkaError._TIMED_OUT,
                 f"end of the log of {late[0]} [{late[1]}] not found: {reasons[-1]}",

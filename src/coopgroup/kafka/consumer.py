@@ -64,6 +64,7 @@ from coopgroup.kafka.forked import is_of_parent, keep_to_process
 from coopgroup.kafka.health.consumer_work import ConsumerWork
 from coopgroup.kafka.health.probe import MemberProbe
 from coopgroup.kafka.membership.driver import GroupDriver, open_sink_and_slot
+from coopgroup.kafka.membership.first_look import FirstLook
 from coopgroup.kafka.membership.group_metadata import encode_group_metadata
 from coopgroup.kafka.membership.identity import IdentitySlot
 from coopgroup.kafka.membership.lookup import ClusterLookup
@@ -766,7 +767,8 @@ class ConsumerParts:
             sink=sink,
             slot=slot,
         )
-        starts = driver.inbox.starts = _starting_offsets(driver, settings)
+        first_look = FirstLook()
+        starts = driver.inbox.starts = _starting_offsets(driver, settings, first_look)
         fetching = Fetching(client, starts, renew=lambda: _renewed(settings))
 
         committing = Committing(
@@ -789,7 +791,12 @@ class ConsumerParts:
             errors = GroupErrors(error_cb, driver.inbox)
             sink.hear, listener.on_failure = errors.hear, error_cb
         missing = MissingTopics(
-            driver.transport, driver.inbox, fetching, sink.warn, settings.lookup_timeout_ms
+            driver.transport,
+            driver.inbox,
+            fetching,
+            sink.warn,
+            settings.lookup_timeout_ms,
+            first_look,
         )
         watcher = TopicWatcher(
             lookup=lookup,
@@ -800,6 +807,8 @@ class ConsumerParts:
             refresh_ms=settings.metadata_refresh_ms,
             hidden=settings.own_topics,
             look_for_missing=missing.look,
+            sight=missing.sight,
+            first_look=first_look,
         )
         lookup.on_open = watcher.give_back_soon
         decoder = None if settings.deserializers is None else Decoder(settings.deserializers)
@@ -882,11 +891,17 @@ def _is_without_token(error: Exception) -> bool:
     return isinstance(cause, KafkaError) and cause.code() == KafkaError.SASL_AUTHENTICATION_FAILED
 
 
-def _starting_offsets(driver: GroupDriver, settings: ConsumerSettings) -> StartingOffsets:
+def _starting_offsets(
+    driver: GroupDriver, settings: ConsumerSettings, first_look: FirstLook
+) -> StartingOffsets:
     def changed() -> None:
         """Wake the application to take offsets, and the group's thread to check the time."""
         driver.inbox.wake()
         driver.post(Woken())
+
+    def reset_of(partition: tuple[str, int]) -> int | None:
+        is_late = settings.offset_reset == "latest" and first_look.has_appeared(*partition)
+        return RESET_TO.get("earliest" if is_late else settings.offset_reset)
 
     timeout_ms = settings.connection.request_timeout_ms
     edges = LogEdges(driver.transport, timeout_ms, reads_committed=settings.requires_stable)
@@ -899,7 +914,7 @@ def _starting_offsets(driver: GroupDriver, settings: ConsumerSettings) -> Starti
         known_coordinator=lambda: driver.member.coordinator,
         persists=True,
         edges=edges,
-        reset_of=lambda _: RESET_TO.get(settings.offset_reset),
+        reset_of=reset_of,
     )
     return StartingOffsets(lookup, driver.sink.warn)
 

@@ -16,6 +16,7 @@ from confluent_kafka.error import ValueDeserializationError
 from coopgroup import ConfigurationError
 from coopgroup.aio import AsyncCooperativeConsumer, OffsetAndMetadata
 from coopgroup.kafka.records.decoding import Decoder, Deserializers
+from coopgroup.kafka.rpc.questions import CommittedOffset
 from coopgroup.worker import Worker
 from tests.support.inner import inner
 from tests.support.virtual_loop import time_passes
@@ -224,6 +225,97 @@ async def test_seek_when_records_wait_skips_them(stage: AioStage) -> None:
             consumer.seek(P0, -1)
         with pytest.raises(KafkaException, match=r"seek: u \[0\] is not assigned"):
             consumer.seek(TopicPartition("u", 0), 1)
+
+
+@pytest.mark.parametrize(("edge", "offset"), [("end", 9), ("beginning", 2)])
+@pytest.mark.parametrize("given", [True, False], ids=["one partition", "all"])
+async def test_seek_to_an_end_of_the_log_is_a_number_at_once(
+    stage: AioStage, edge: str, offset: int, given: bool
+) -> None:
+    """aiokafka's users skip a backlog by `seek_to_end` and `commit`."""
+    coordinator: Any = stage.fetching.starts.lookup.transport
+    async with stage.consumer("t") as consumer:
+        stage.feed(0, 0, 1, 2)
+        assert (await consumer.getone()).offset == 0
+        coordinator.logs = {("t", 0): (2, 9), ("t", 1): (2, 9)}
+        await getattr(consumer, f"seek_to_{edge}")(*([P0] if given else []))
+        assert await consumer.position(P0) == offset
+        await consumer.commit()
+        assert dict(stage.committed) == {0: offset, 1: 0 if given else offset}
+        await time_passes()
+        assert ("seek", [(0, offset)]) in stage.librdkafka.calls
+        assert await consumer.position(P0) == offset
+        await consumer.commit()
+        assert len(stage.committed) == 2
+        stage.feed(0, offset)
+        assert (await consumer.getone()).offset == offset
+
+
+@pytest.mark.parametrize("edge", ["end", "beginning"])
+async def test_seek_to_an_end_of_a_log_whose_leader_is_silent_fails(
+    stage: AioStage, edge: str
+) -> None:
+    coordinator: Any = stage.fetching.starts.lookup.transport
+    async with stage.joined() as consumer:
+        assert await consumer.position(P0) == 0
+        seek = getattr(consumer, f"seek_to_{edge}")
+        with pytest.raises(KafkaException, match=r"seek: u \[0\] is not assigned"):
+            await seek(P0, TopicPartition("u", 0))
+        coordinator.is_silent = True
+        with pytest.raises(KafkaException, match=r"end of the log of t \[0\] not found: no answer"):
+            await seek(P0)
+        assert await consumer.position(P0) == 0
+
+
+async def test_seek_to_committed_continues_at_the_commit(stage: AioStage) -> None:
+    coordinator: Any = stage.fetching.starts.lookup.transport
+    async with stage.consumer("t") as consumer:
+        stage.feed(0, 0, 1, 2)
+        for _ in range(3):
+            await consumer.getone()
+        committed = {P0: 1, P1: None}
+
+        async def look_up(partition: TopicPartition) -> int | None:
+            return committed[partition]
+
+        consumer.committed = look_up  # type: ignore[method-assign]
+        assert await consumer.seek_to_committed() == committed
+        assert (await consumer.position(P0), await consumer.position(P1)) == (1, 0)
+        assert coordinator.committed == {}
+
+
+async def test_commit_of_an_idle_partition_commits_where_it_began(stage: AioStage) -> None:
+    """Otherwise the next owner would resolve "latest" again, and skip records."""
+    coordinator: Any = stage.fetching.starts.lookup.transport
+    coordinator.logs = {("t", 0): (0, 4)}
+    coordinator.committed = {("t", 1): CommittedOffset(5)}
+    stage.fetching.starts.lookup.reset_of = lambda _: OFFSET_END
+    async with stage.joined() as consumer:
+        assert [await consumer.position(one) for one in (P0, P1)] == [4, 5]
+        await consumer.commit()
+        assert stage.committed == [(0, 4)]
+        await consumer.commit()
+        assert stage.committed == [(0, 4)]
+
+
+async def test_position_in_on_assign_is_the_one_that_commit_commits(stage: AioStage) -> None:
+    """The end of the log moves on until `on_assign` has ended."""
+    coordinator: Any = stage.fetching.starts.lookup.transport
+    coordinator.logs = {("t", 0): (0, 4), ("t", 1): (0, 4)}
+    stage.fetching.starts.lookup.reset_of = lambda _: OFFSET_BEGINNING
+    seen: list[int] = []
+
+    async def assigned(consumer: AsyncCooperativeConsumer, _: list[TopicPartition]) -> None:
+        await consumer.seek_to_end(P0)
+        seen.append(await consumer.position(P0))
+
+    async with stage.joined(on_assign=assigned) as consumer:
+        await time_passes(0.1)
+        coordinator.logs = {}
+        assert (seen, await consumer.position(P0), await consumer.position(P1)) == ([4], 4, 0)
+        assert stage.librdkafka.calls[-1] == ("assign", [(0, 4), (1, 0)])
+        await consumer.commit()
+        assert dict(stage.committed) == {0: 4, 1: 0}
 
 
 async def test_lag_counts_records_that_were_not_handed_out(stage: AioStage) -> None:

@@ -112,8 +112,8 @@ def test_take_when_the_clock_says_so_commits_what_was_handed_out(hand: Hand) -> 
     stage.committing.due_at_s = hand.now_s
     stage.delivery.take(0, 0)
     stage.delivery.take(0, 0)
-    assert [one.offsets for one in stage.driver.posted] == [(Offset("t", 0, 2),)]
-    assert stage.committed == [(None, [(0, 2)])]
+    assert [one.offsets for one in stage.driver.posted] == [(Offset("t", 0, 2), Offset("t", 1, 0))]
+    assert stage.committed == [(None, [(0, 2), (1, 0)])]
     assert 0.5 < stage.committing.due_at_s - hand.now_s <= 1.0
 
 
@@ -197,6 +197,7 @@ def test_take_when_an_offset_comes_late_begins_with_it() -> None:
     stage.librdkafka.log = [record(0, 1)]
 
     def answer() -> None:
+        coordinator.is_silent = False
         hear(coordinator.answer(request))
         stage.driver.inbox.wake()
 

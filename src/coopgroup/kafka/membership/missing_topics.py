@@ -3,6 +3,8 @@
 Each member asks for its own names, with one small request of its own connections. librdkafka's
 consumers do so too, and each tells its application. A broker may not know a new topic yet, so a
 topic counts as missing only after a second answer, a little later.
+
+The same answers tell which partitions a topic has at the first look (`first_look`).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from confluent_kafka import KafkaError, Message
 from coopgroup.core.member.effects import Lane
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.membership.first_look import FirstLook
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.rpc.outcomes import TransportFailure
 from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
@@ -48,6 +51,7 @@ class MissingTopics:
     fetching: Fetching
     warn: Callable[..., None]
     timeout_ms: int
+    first_look: FirstLook
     _names: frozenset[str] = field(default=frozenset(), init=False)
     _suspected_since_s: dict[str, float] = field(factory=dict, init=False)
     _told: frozenset[str] = field(default=frozenset(), init=False)
@@ -59,6 +63,21 @@ class MissingTopics:
         """Look for the topics of the subscription, and report those that are newly missing."""
         self.transport.later(0.0, partial(self._begin, names))
 
+    def sight(self, topics: Iterable[str]) -> None:
+        """Note the partitions of further topics, which are known to exist."""
+        self.transport.later(0.0, partial(self._sight, tuple(topics)))
+
+    def _sight(self, topics: Iterable[str]) -> None:
+        unseen = self.first_look.unseen(topics)
+        for start in range(0, len(unseen), _NAMES_MAX):
+            self._send(tuple(unseen[start : start + _NAMES_MAX]), self._note)
+
+    def _note(self, answer: Mapping[str, FoundTopic] | TransportFailure) -> None:
+        if not isinstance(answer, TransportFailure):
+            for name, found in answer.items():
+                if not found.error_code:
+                    self.first_look.note(name, found.partition_count)
+
     def _begin(self, names: frozenset[str]) -> None:
         self._names = names
         self._told &= names
@@ -67,13 +86,17 @@ class MissingTopics:
     def _ask(self) -> None:
         if not self._names:
             return
-        request = FindTopics(names=tuple(sorted(self._names)[:_NAMES_MAX]))
-        self.transport.send(Lane.COMMIT, request, self._hear, node=None, timeout_ms=self.timeout_ms)
+        self._send(tuple(sorted(self._names)[:_NAMES_MAX]), self._hear)
+
+    def _send(self, names: tuple[str, ...], hear: Callable[..., None]) -> None:
+        request = FindTopics(names=names)
+        self.transport.send(Lane.COMMIT, request, hear, node=None, timeout_ms=self.timeout_ms)
 
     def _hear(self, answer: Mapping[str, FoundTopic] | TransportFailure) -> None:
         if isinstance(answer, TransportFailure):
             self._ask_after(_RETRY_S)
             return
+        self._note(answer)
         codes = {name: one.error_code for name, one in answer.items() if one.error_code in _MISSING}
         missing, now = self._names & codes.keys(), now_s()
         since_s = {name: self._suspected_since_s.get(name, now) for name in missing - self._told}
@@ -84,6 +107,9 @@ class MissingTopics:
         }
         if self._suspected_since_s:
             self._ask_after(_CONFIRM_S)
+        for name in confirmed:
+            if codes[name] == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                self.first_look.note_missing(name)
         for code in sorted({codes[name] for name in confirmed}):
             self._tell(code, sorted(name for name in confirmed if codes[name] == code))
 

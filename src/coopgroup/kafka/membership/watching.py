@@ -16,6 +16,7 @@ from attrs import define, field
 
 from coopgroup.core.member.events import RejoinRequested, SubscriptionChanged
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.membership.first_look import FirstLook
 from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.worker import Worker
@@ -127,6 +128,8 @@ class TopicWatcher:
         refresh_ms: interval; -1 to look only once.
         hidden: topics that no pattern matches.
         look_for_missing: reports those of the names that do not exist, at the same interval.
+        sight: notes the partitions of the topics that patterns match.
+        first_look: what this member saw first of each topic.
     """
 
     lookup: ClusterLookup
@@ -137,6 +140,8 @@ class TopicWatcher:
     refresh_ms: int
     hidden: Collection[str] = ()
     look_for_missing: Callable[[frozenset[str]], None] = lambda _: None
+    sight: Callable[[Iterable[str]], None] = lambda _: None
+    first_look: FirstLook = field(factory=FirstLook)
     _wish: TopicWish | None = field(default=None, init=False)
     _topics: tuple[str, ...] | None = field(default=None, init=False)
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
@@ -160,6 +165,7 @@ class TopicWatcher:
         with self._lock:
             self._wish = wish
             self._topics = None
+            self.first_look.forget()
             if wish is not None and not wish.patterns:
                 self._topics = wish.matching(())
                 self.post(SubscriptionChanged(topics=self._topics))
@@ -217,8 +223,12 @@ class TopicWatcher:
         topics = wish.matching(self.lookup.topic_names(), self.hidden)
         with self._lock:
             if self._wish is wish and topics != self._topics:
+                if self._topics is not None:
+                    for one in set(topics).difference(self._topics):
+                        self.first_look.note_missing(one)
                 self._topics = topics
                 self.post(SubscriptionChanged(topics=topics))
+        self.sight(set(topics) - wish.names)
 
     def _compare(self) -> int:
         seen = self.leader.seen

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, Message
 
 from coopgroup.kafka.callbacks.application_inbox import ApplicationInbox
 from coopgroup.kafka.membership import missing_topics
+from coopgroup.kafka.membership.first_look import FirstLook
 from coopgroup.kafka.membership.missing_topics import MissingTopics
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 
@@ -25,6 +26,7 @@ class _Cluster:
     """A transport whose brokers know some topics, on a clock of its own."""
 
     codes: dict[str, int] = field(factory=dict)
+    partitions: int = 0
     now_s: float = 0.0
     is_up: bool = True
     asked: list[tuple[float, tuple[str, ...]]] = field(factory=list)
@@ -39,10 +41,17 @@ class _Cluster:
             on_answer(TransportFailure(kind=FailureKind.TIMED_OUT, message="late"))
             return
         topics = [
-            SimpleNamespace(name=one, error_code=self.codes.get(one, UNKNOWN), partitions=())
+            SimpleNamespace(
+                name=one,
+                error_code=self.codes.get(one, UNKNOWN),
+                partitions=[
+                    SimpleNamespace(partition_index=number, leader_id=1)
+                    for number in range(self.partitions)
+                ],
+            )
             for one in request.names
         ]
-        on_answer(request.read(SimpleNamespace(topics=topics)))
+        on_answer(request.read(SimpleNamespace(topics=topics, brokers=())))
 
     def run(self, until_s: float) -> None:
         while self.due and min(self.due, key=lambda one: one[0])[0] <= until_s:
@@ -78,7 +87,7 @@ def story(monkeypatch: pytest.MonkeyPatch) -> _Story:
         warned.append((topics, error))
 
     missing = MissingTopics(
-        cast("Any", cluster), ApplicationInbox(), cast("Any", fetching), warn, 5_000
+        cast("Any", cluster), ApplicationInbox(), cast("Any", fetching), warn, 5_000, FirstLook()
     )
     monkeypatch.setattr(missing_topics, "now_s", lambda: cluster.now_s)
     return _Story(cluster, missing, warned, handed)
@@ -149,3 +158,25 @@ def test_long_outage_does_not_multiply_the_questions(story: _Story) -> None:
     assert looks <= 2 * 60
     story.cluster.run(120.0)
     assert len(story.cluster.asked) - looks <= 60 / 5 + 1
+
+
+def test_partitions_of_the_first_look_are_noted(story: _Story) -> None:
+    """A topic is missing only after the second answer: a broker may be the last to hear of it."""
+    story.cluster.codes, story.cluster.partitions = {"orders": 0}, 2
+    story.look("orders", "later", until_s=0.5)
+    story.cluster.partitions = 3
+    story.look("orders", "later", until_s=0.9)
+    seen = story.missing.first_look.has_appeared
+    assert [seen("orders", 1), seen("orders", 2), seen("later", 0)] == [False, True, False]
+    story.cluster.run(5.0)
+    assert seen("later", 0)
+
+
+def test_partitions_of_matched_topics_are_noted_once(story: _Story) -> None:
+    story.cluster.codes, story.cluster.partitions = {"matched": 0}, 2
+    for topics in (["matched"], ["matched", "gone"], ["matched"]):
+        story.missing.sight(topics)
+        story.cluster.run(story.cluster.now_s + 1.0)
+    assert [names for _, names in story.cluster.asked] == [("matched",), ("gone",)]
+    assert story.missing.first_look.has_appeared("matched", 2)
+    assert (story.missing.first_look.has_appeared("gone", 0), story.warned) == (False, [])

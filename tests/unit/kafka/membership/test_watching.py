@@ -297,3 +297,18 @@ def test_watcher_of_a_dropped_consumer_does_the_last_duty_once(
         finish()
     hand.advance(60.0)
     assert done == ["duty"]
+
+
+def test_topics_that_match_a_pattern_later_have_appeared(hand: Hand) -> None:
+    watched = Watched(hand, Cluster({"orders": [0]}))
+    sighted: list[list[str]] = []
+    watched.watcher.sight = lambda topics: sighted.append(sorted(topics))
+    watched.watch("^o", "named")
+    hand.advance(0.05)
+    watched.cluster.topics = {"orders": [0], "other": [0]}
+    hand.advance(0.05)
+    seen = watched.watcher.first_look.has_appeared
+    assert [seen("orders", 0), seen("other", 0), seen("named", 0)] == [False, True, False]
+    assert (sighted[0], sighted[-1]) == (["orders"], ["orders", "other"])
+    watched.watch("^o")
+    assert not seen("other", 0)

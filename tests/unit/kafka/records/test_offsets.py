@@ -1,10 +1,18 @@
 """The choice of offsets for a commit."""
 
+from collections import deque
 from typing import Any
 
 import attrs
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from coopgroup.core.member import MemberConfig, new_member
 from coopgroup.core.member.events import Offset
@@ -13,7 +21,8 @@ from coopgroup.kafka.membership.group_metadata import Fence, encode_group_metada
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore, given_offsets
 from coopgroup.kafka.records.partitions import all_but, to_partitions
-from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts
+from coopgroup.kafka.rpc.questions import CommittedOffset
+from tests.unit.kafka.fakes import FakeCoordinator, FakeLibrdkafka, record, starts
 
 HELD = ResourceSet({"t": [0, 1]})
 ERROR = Message(error=KafkaError(KafkaError._PARTITION_EOF, "the end"))
@@ -50,6 +59,69 @@ def test_due_when_stored_by_hand_are_those() -> None:
     offsets.fetching.end(ResourceSet({"t": [0]}))
     offsets.forget([("t", 0)])
     assert offsets.due(HELD) == (Offset("t", 1, 4),)
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+def test_due_is_where_an_idle_partition_began_until_something_is_committed(
+    *, automatic: bool
+) -> None:
+    """Otherwise its next owner resolves "latest" again, and skips records."""
+    coordinator = FakeCoordinator(
+        committed={("t", 1): CommittedOffset(5)}, logs={("t", 0): (0, 9), ("t", 1): (0, 9)}
+    )
+    fetching = Fetching(FakeLibrdkafka(), starts(coordinator, "latest"))
+    offsets = OffsetStore(fetching, automatic)
+    fetching.begin(to_partitions(HELD))
+    fetching.pause([TopicPartition("t", 0)], HELD, "application")
+    assert [one.offset for one in fetching.positions(to_partitions(HELD))] == [9, 5]
+    assert offsets.due(HELD) == (Offset("t", 0, 9),)  # what is committed needs no commit
+    assert offsets.due(ResourceSet({"t": [1]})) == ()
+    offsets.mark_committed([Offset("t", 0, 3)])  # by the application, which wants that
+    assert offsets.due(HELD) == ()
+    offsets.forget([("t", 0)])
+    fetching.end(ResourceSet({"t": [0]}))
+    assert offsets.due(HELD) == ()
+
+
+@pytest.mark.parametrize(("automatic", "due"), [(True, (Offset("t", 0, 3),)), (False, ())])
+def test_due_is_where_the_application_continues_unless_it_stores_offsets(
+    *, automatic: bool, due: tuple[Offset, ...]
+) -> None:
+    fetching = Fetching(FakeLibrdkafka(), starts())
+    offsets = OffsetStore(fetching, automatic)
+    fetching.begin([TopicPartition("t", 0, 7)])
+    offsets.mark_committed([Offset("t", 0, 7)])
+    assert offsets.due(HELD) == ()
+    fetching.seek(TopicPartition("t", 0, 3))
+    assert offsets.due(HELD) == due
+
+
+@pytest.mark.parametrize(("edge", "offset"), [(OFFSET_END, 9), (OFFSET_BEGINNING, 2)])
+@pytest.mark.parametrize("begins", ["fetched", "waiting", "held", "given"])
+def test_an_end_of_the_log_is_a_number_that_can_be_committed(
+    begins: str, edge: int, offset: int
+) -> None:
+    coordinator = FakeCoordinator(committed={("t", 0): CommittedOffset(5)}, logs={("t", 0): (2, 9)})
+    librdkafka = FakeLibrdkafka()
+    fetching = Fetching(librdkafka, starts(coordinator))
+    offsets, place = OffsetStore(fetching, automatic=True), TopicPartition("t", 0, edge)
+    coordinator.is_silent = begins == "waiting"
+    if begins == "given":
+        fetching.begin([place])
+    elif begins == "held":
+        held = fetching.hold([TopicPartition("t", 0)])
+        fetching.seek(place)
+        fetching.release(held)
+    else:
+        fetching.begin([TopicPartition("t", 0)])
+        coordinator.is_silent = False
+        librdkafka.feed([record(0, 5)] if begins == "fetched" else [])
+        fetching.fetch(1, 0)
+        fetching.seek(place)
+    assert [one.offset for one in fetching.positions([place])] == [offset]
+    assert offsets.due(HELD) == (Offset("t", 0, offset),)
+    assert (fetching.record_buffer.ready, fetching.waiting) == (deque(), frozenset())
+    assert librdkafka.calls[-1] == ("assign", [(0, offset)])
 
 
 def test_given_offsets_of_a_record_are_those_of_the_next_one() -> None:
