@@ -11,6 +11,7 @@ from tests.chaos.checkers import (
     handed_out_after_commit,
     lost,
     moment_before_freeze,
+    promised,
     repeated,
     restless,
     skipped,
@@ -52,6 +53,15 @@ def texts(violations: list[Violation]) -> list[str]:
 
 
 GOOD = [*got("a-1", 0, 5, at=10), *got("b-1", 5, 5, at=20), *got("a-1", 10, 5, at=30, spell=2)]
+
+
+def test_records_are_promised_from_the_first_commit_of_their_partition_on() -> None:
+    other = ("orders", 1)
+    found = promised({P: range(8), other: range(3)}, [*log(5, None, 2), *log(7)])
+    assert found == {P: [5, 6, 7]}
+    assert lost(found, got("a-1", 5, 2, at=10)) == [
+        Violation(kind="lost", text="orders-0: 1 were never handed out: 7")
+    ]
 
 
 def test_nothing_is_found_in_a_run_that_kept_its_promises() -> None:

@@ -10,7 +10,14 @@ from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 from confluent_kafka.error import ValueDeserializationError
 
 from coopgroup import ConfigurationError
@@ -232,7 +239,7 @@ async def test_seek_when_records_wait_skips_them(stage: AioStage) -> None:
 async def test_seek_to_an_end_of_the_log_is_a_number_at_once(
     stage: AioStage, edge: str, offset: int, given: bool
 ) -> None:
-    """aiokafka's users skip a backlog by `seek_to_end` and `commit`."""
+    """Aiokafka's users skip a backlog by `seek_to_end` and `commit`."""
     coordinator: Any = stage.fetching.starts.lookup.transport
     async with stage.consumer("t") as consumer:
         stage.feed(0, 0, 1, 2)
