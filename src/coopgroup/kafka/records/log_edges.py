@@ -52,7 +52,7 @@ class LogEdges:
         self,
         wanted: Edges,
         is_wanted: Callable[[Partition], bool],
-        on_found: Callable[[Mapping[Partition, int]], None],
+        on_found: Callable[[Mapping[Partition, int]], object],
         on_failure: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Look up edges and return immediately.
@@ -82,7 +82,7 @@ class _Search:
     edges: LogEdges
     wanted: Edges
     is_wanted: Callable[[Partition], bool]
-    on_found: Callable[[Mapping[Partition, int]], None]
+    on_found: Callable[[Mapping[Partition, int]], object]
     on_failure: Callable[[str], None]
     attempts: int = field(default=0)
 
