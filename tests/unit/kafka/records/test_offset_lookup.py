@@ -15,7 +15,7 @@ from coopgroup.core.model.group_api import (
     FindCoordinatorAnswer,
     FindCoordinatorRequest,
 )
-from coopgroup.kafka.records.offset_lookup import OffsetLookup, read_offsets
+from coopgroup.kafka.records.offset_lookup import EdgeOffset, OffsetLookup, read_offsets
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer, FetchOffsetsRequest
 from coopgroup.kafka.rpc.transport import GroupTransport
@@ -55,7 +55,9 @@ class Stage:
             for one, node in self.coordinator.requests
         ]
 
-    def take(self, partitions: list[tuple[str, int]]) -> dict[tuple[str, int], CommittedOffset]:
+    def take(
+        self, partitions: list[tuple[str, int]]
+    ) -> dict[tuple[str, int], CommittedOffset | EdgeOffset]:
         found = self.lookup.found(partitions)
         self.lookup.forget(found)
         return found
