@@ -188,7 +188,7 @@ class LoopedApplication(PolledApplication):
 
     async def _stop(self, resources: ResourceSet) -> None:
         if self.hangs(resources):
-            await self._pass(2 * self.owner.config.rebalance_timeout_ms)
+            await self._pass(3 * self.owner.config.rebalance_timeout_ms)
         times = self.costs.to_stop(resources)
         await self._pass(max((stop_ms for stop_ms, _ in times), default=0))
 

@@ -86,7 +86,7 @@ def draw_true(seed: int, theirs: str) -> SwarmRun:
         puts_off=chance.choice((0.0, 0.5, 1.0, 1.0)),
         stuck=chance.choice((0.0, 0.0, 0.1, 0.5)),
         raises=chance.choice((0.0, 0.0, 0.2)),
-        leaves=chance.choice((0.0, 0.0, 0.0, 0.1)),
+        leaves=chance.choice((0.0, 0.0, 0.0, 0.1, 0.3)),
     )
     acts = list(run.acts)
     if chance.random() < 0.5:  # everything is revoked at once
@@ -100,6 +100,11 @@ def draw_true(seed: int, theirs: str) -> SwarmRun:
         if moved.kind is ActKind.HAND_OVER:
             moved = attrs.evolve(moved, topics=())
         acts.insert(chance.randint(min(len(acts), 4), len(acts)), moved)
+    if chance.random() < 0.3:  # a loss meets the notices before it
+        for at in range(len(acts), 2, -1):
+            if chance.random() < 0.3:
+                stall = Act(after_ms=chance.choice((5, 30, 100)), kind=ActKind.STALL)
+                acts.insert(at, attrs.evolve(stall, process=chance.choice((LEADER, "p1", "p2"))))
     return attrs.evolve(run, faults=faults, acts=tuple(acts), theirs=theirs)
 
 
@@ -434,7 +439,7 @@ class PolledApplication(TrueApplication):
             case "on_assign":
                 self._take_time(self.restore_ms(resources))
             case "on_revoke" if not resources & self.oracle.lost:
-                self._finish_old()
+                self._finish_old(resources)
                 self._stop_some(resources)
             case "on_warmup":
                 self._warm_up(resources)
@@ -484,10 +489,11 @@ class PolledApplication(TrueApplication):
         self.oracle.finishes(token)
         self.listener.finish_revoke(token)
 
-    def _finish_old(self) -> None:
-        """Finish an earlier stop of the same or of other partitions, perhaps again."""
-        if self._tokens and self.process.world.dice("old").random() < 0.3:
-            self._finish(self.process.world.dice("old").choice(self._tokens))
+    def _finish_old(self, resources: ResourceSet) -> None:
+        """Finish an earlier stop of the same partitions, perhaps again."""
+        old = [one for one in self._tokens if one.resources & resources]
+        if self.group.faults.stuck and old:
+            self._finish(self.process.world.dice("old").choice(old))
 
     def _leave_inside(self) -> None:
         """Close the consumer, or unsubscribe, in a callback."""

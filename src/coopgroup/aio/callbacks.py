@@ -272,17 +272,8 @@ class LoopCallbacks:
 
     def _enter(self, run: _Run) -> None:
         earlier = self._earlier(run)
-        if run.name == "on_warmup_cancelled":
-            for other in earlier:
-                if other.is_warmup:
-                    other.leave_out(run.keys)
-        if run.is_urgent:
-            # A callback that waits must not begin for lost partitions. Without its `on_assign`, the
-            # application has nothing to lose.
-            for other in (one for one in earlier if not (one.is_warmup or one.has_begun)):
-                other.leave_out(run.keys)
-                if other.name == "on_assign":
-                    run.leave_out(other.keys)
+        for other in earlier:
+            self._leave_out(run, other)
         if earlier:
             # In a task of its own also if it waits for none of them: they begin first.
             self._begin_task(run, self._after(run, [one for one in earlier if run.waits_for(one)]))
@@ -299,6 +290,19 @@ class LoopCallbacks:
                 self._begin_task(run, _await(result))
             else:
                 self._finish(run, None)
+
+    def _leave_out(self, run: _Run, other: _Run) -> None:
+        """Leave out what must not begin any more: cancelled warm-ups, and work on lost partitions.
+
+        If `on_assign` has not begun, the application has nothing to lose.
+        """
+        if other.is_warmup:
+            if run.name == "on_warmup_cancelled":
+                other.leave_out(run.keys)
+        elif run.is_urgent and not other.has_begun:
+            other.leave_out(run.keys)
+            if other.name == "on_assign":
+                run.leave_out(other.keys)
 
     def _call(self, run: _Run) -> object:
         given = self.given()

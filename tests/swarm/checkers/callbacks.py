@@ -16,6 +16,7 @@ answers to the group. It objects immediately, to:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -235,8 +236,12 @@ class CallbackOracle:
         self._stop_ms |= dict.fromkeys(resources, self.now_ms())
 
     def returned(self, call: Call) -> None:
-        """Note the end of a callback."""
+        """Note the end of a callback; nothing waits for a stop that takes much too long."""
         self._calls.remove(call)
+        if call.name == "on_revoke" and self.now_ms() > call.at_ms + 2 * self.limit_ms:
+            same = (one for one in call.resources if self._stop_ms.get(one, math.inf) <= call.at_ms)
+            kept = ResourceSet.from_pairs(same) & self.held()
+            self._must_be_empty(kept, "waits for a stop that hangs, of")
 
     def begins(self, resources: ResourceSet) -> None:
         """Note that partitions are fetched."""

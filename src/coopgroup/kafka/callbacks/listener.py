@@ -341,7 +341,8 @@ class GroupListener:
     def _lose(self, lost: ResourceSet, began_s: float | None = None) -> None:
         began_s = now_s() if began_s is None else began_s
         before = self._revoking, self._losing
-        self._revoking = self._losing = lost
+        self._losing = lost | self._losing
+        self._revoking = lost if before[0] is None else before[0] | lost
         try:
             own = self.callbacks if self.interceptor is None else self.interceptor
             self._call(own.on_lost or own.on_revoke, lost)
@@ -353,7 +354,8 @@ class GroupListener:
     def _stop(self, resources: ResourceSet, reason: StopReason) -> None:
         """Call back, commit, end fetching, in this order, even if the callback raises."""
         began_s = now_s()
-        before, self._revoking = self._revoking, resources
+        before = self._revoking
+        self._revoking = resources if before is None else before | resources
         self._later = EMPTY if reason is StopReason.REVOKED and not self._giving_up else None
         try:
             own = self.callbacks if self.interceptor is None else self.interceptor
