@@ -81,7 +81,7 @@ class WorldLoop(asyncio.SelectorEventLoop):
 
 @define(eq=False)
 class _Held(Fetching):
-    """What is fetched, without the partitions whose `on_assign` runs."""
+    """The fetched partitions, without those whose `on_assign` runs."""
 
     def hold(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         held = list(partitions)

@@ -89,7 +89,7 @@ def draw_true(seed: int, theirs: str) -> SwarmRun:
         leaves=chance.choice((0.0, 0.0, 0.0, 0.1, 0.3)),
     )
     acts = list(run.acts)
-    if chance.random() < 0.5:  # everything is revoked at once
+    if chance.random() < 0.5:  # all partitions are revoked
         names = [act.process for act in acts if act.kind is ActKind.START]
         moved = Act(
             after_ms=chance.choice((5, 100, 800)),
@@ -122,7 +122,7 @@ class _Inbox(ApplicationInbox):
 
 @define(eq=False, kw_only=True)
 class ListenerPort(Port):
-    """What a listener knows of its group."""
+    """The group as a listener knows it."""
 
     oracle: CallbackOracle
     sleep: Callable[[int], None]
@@ -149,7 +149,7 @@ class ListenerPort(Port):
 
 @define(eq=False)
 class Fetching:
-    """What is fetched; there is no record buffer."""
+    """The fetched partitions, without a record buffer."""
 
     changed: Callable[[], None]
     begins: Callable[[ResourceSet], None]

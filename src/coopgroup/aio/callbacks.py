@@ -281,7 +281,7 @@ class LoopCallbacks:
                 self._finish(run, None)
 
     def _leave_out(self, run: _Run, other: _Run) -> None:
-        """Leave out what must not begin any more: cancelled warm-ups, and work on lost partitions.
+        """Leave out callbacks that must not begin: cancelled warm-ups, and work on lost partitions.
 
         If `on_assign` has not begun, the application has nothing to lose.
         """

@@ -296,7 +296,7 @@ class CallbackOracle:
         self._unheard_before = self._unheard - self._in_calls("on_lost")
 
     def closed(self) -> None:
-        """Check the end of it."""
+        """Check the end of a close."""
         self._is_closing = False
         late = self._overdue(self.owned & self._has)
         self._must_be_empty(self.held() | self.fetched(), "works after its close on")
