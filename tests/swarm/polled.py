@@ -48,6 +48,7 @@ from tests.swarm.warm import draw_warm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import ModuleType
 
     from confluent_kafka import TopicPartition
 
@@ -445,6 +446,8 @@ class PolledApplication(TrueApplication):
                 self._warm_up(resources)
             case "on_warmup_cancelled":
                 self.state.drop(resources)
+            case _:
+                pass
 
     def restore_ms(self, resources: ResourceSet) -> int:
         """Return the time until the work on partitions can begin."""
@@ -515,8 +518,8 @@ class PolledSimulation(TrueSimulation):
         returning: processes that have closed their consumer in a callback, or unsubscribed.
     """
 
-    application_class = PolledApplication
-    modules = (listener, application_inbox)
+    application_class: ClassVar[type[TrueApplication]] = PolledApplication
+    modules: ClassVar[tuple[ModuleType, ...]] = (listener, application_inbox)
     returning: set[str] = field(factory=set)
 
     def come_back(self, process: Any) -> None:  # noqa: ANN401 - a process

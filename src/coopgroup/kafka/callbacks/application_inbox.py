@@ -106,7 +106,6 @@ class ApplicationInbox:
             self.waiting = True
             self._changed.notify_all()
 
-    @property
     def first(self) -> Notice | None:
         """Return the oldest notice, which stays until `remove`."""
         with self._lock:

@@ -177,7 +177,7 @@ class GroupListener:
         if inbox.waiting:
             self._serving = True
             try:
-                while (notice := inbox.first) is not None:
+                while (notice := inbox.first()) is not None:
                     self._obey(notice)
                 while (call := inbox.take_call()) is not None:
                     call()
@@ -254,7 +254,7 @@ class GroupListener:
     def _serve_last(self) -> None:
         inbox = self.driver.inbox
         inbox.keep(RevokeResources, LoseResources)
-        _run_all(partial(self._obey, notice) for notice in iter(lambda: inbox.first, None))
+        _run_all(partial(self._obey, notice) for notice in iter(inbox.first, None))
 
     def _finish_busy(self, busy: ResourceSet) -> None:
         lost = busy & self._losing & self.owned  # `on_lost` closes the consumer
@@ -447,7 +447,7 @@ class GroupListener:
         A signal's exception may come before the callback. A lost notice would be an answer for
         which the group waits.
         """
-        return self._notice is None or self.driver.inbox.first is not self._notice
+        return self._notice is None or self.driver.inbox.first() is not self._notice
 
     def _call(self, callback: Callback | None, resources: ResourceSet) -> None:
         if self._notice is not None:
