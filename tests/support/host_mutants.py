@@ -53,9 +53,9 @@ HOST_MUTANTS: Final = (
     Mutant("lost partitions stay owned", _L + "_lose",
            "self._drop(lost & self.owned, StopReason.LOST, began_s)", "pass"),
     Mutant("loss voids no notice", _I + "_add",
-           "self._keep(FailMember, BeginWarmups, CancelWarmups)", "pass"),
+           "self.keep(FailMember, BeginWarmups, CancelWarmups)", "pass"),
     Mutant("loss voids warm-ups", _I + "_add",
-           "self._keep(FailMember, BeginWarmups, CancelWarmups)", "self._keep(FailMember)"),
+           "self.keep(FailMember, BeginWarmups, CancelWarmups)", "self.keep(FailMember)"),
     Mutant("LossHandled never told", _L + "_obey",
            "self.driver.post(LossHandled())", "pass"),
     Mutant("LossHandled before on_lost", _L + "_obey",
@@ -114,8 +114,10 @@ FOUND_BY: Final = {
     "a stop that hangs holds up the polling thread": ("looped", 31),
     "work is told before on_assign has ended": ("looped", 0),
     "an overdue stop took no time": ("polled", 10),
-    "finish of an earlier stop counts": ("polled", 48),
-    "a close in on_lost commits": ("polled", 48),
+    "numbers of stops do not grow": ("polled", 12),
+    "finish of an earlier stop counts": ("polled", 59),
+    "overdue stays warm": ("polled", 42),
+    "a close waits for a stop that runs": ("looped", 61),
 }
 """Kind and seed of a run that finds each bug."""
 # fmt: on

@@ -254,7 +254,8 @@ class GroupListener:
     def _serve_last(self) -> None:
         inbox = self.driver.inbox
         inbox.keep(RevokeResources, LoseResources)
-        _run_all(partial(self._obey, notice) for notice in iter(inbox.first, None))
+        notices: Iterator[Notice] = iter(inbox.first, None)
+        _run_all(partial(self._obey, notice) for notice in notices)
 
     def _finish_busy(self, busy: ResourceSet) -> None:
         lost = busy & self._losing & self.owned  # `on_lost` closes the consumer
