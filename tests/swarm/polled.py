@@ -48,6 +48,7 @@ from tests.swarm.warm import draw_warm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import ModuleType
 
     from confluent_kafka import TopicPartition
 
@@ -89,7 +90,7 @@ def draw_true(seed: int, theirs: str) -> SwarmRun:
         leaves=chance.choice((0.0, 0.0, 0.0, 0.1, 0.3)),
     )
     acts = list(run.acts)
-    if chance.random() < 0.5:  # everything is revoked at once
+    if chance.random() < 0.5:  # all partitions are revoked
         names = [act.process for act in acts if act.kind is ActKind.START]
         moved = Act(
             after_ms=chance.choice((5, 100, 800)),
@@ -122,7 +123,7 @@ class _Inbox(ApplicationInbox):
 
 @define(eq=False, kw_only=True)
 class ListenerPort(Port):
-    """What a listener knows of its group."""
+    """The group as a listener knows it."""
 
     oracle: CallbackOracle
     sleep: Callable[[int], None]
@@ -149,7 +150,7 @@ class ListenerPort(Port):
 
 @define(eq=False)
 class Fetching:
-    """What is fetched; there is no record buffer."""
+    """The fetched partitions, without a record buffer."""
 
     changed: Callable[[], None]
     begins: Callable[[ResourceSet], None]
@@ -445,6 +446,8 @@ class PolledApplication(TrueApplication):
                 self._warm_up(resources)
             case "on_warmup_cancelled":
                 self.state.drop(resources)
+            case _:
+                pass
 
     def restore_ms(self, resources: ResourceSet) -> int:
         """Return the time until the work on partitions can begin."""
@@ -515,8 +518,8 @@ class PolledSimulation(TrueSimulation):
         returning: processes that have closed their consumer in a callback, or unsubscribed.
     """
 
-    application_class = PolledApplication
-    modules = (listener, application_inbox)
+    application_class: ClassVar[type[TrueApplication]] = PolledApplication
+    modules: ClassVar[tuple[ModuleType, ...]] = (listener, application_inbox)
     returning: set[str] = field(factory=set)
 
     def come_back(self, process: Any) -> None:  # noqa: ANN401 - a process

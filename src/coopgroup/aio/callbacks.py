@@ -57,13 +57,12 @@ class _Run:
     is_urgent: bool
     loop: asyncio.AbstractEventLoop | None
     keys: frozenset[Partition] = field(init=False)
-    began_s: float = field(init=False)
+    began_s: float = field(factory=lambda: now_s(), init=False)  # noqa: PLW0108 -- by its name
     task: asyncio.Task[None] | None = field(default=None, init=False)
     has_begun: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.keys = keys_of(self.partitions)
-        self.began_s = now_s()
 
     @property
     def is_warmup(self) -> bool:
@@ -141,7 +140,7 @@ class LoopCallbacks:
         later = self.listener.revoke_later(partitions)
         if later is not None:
             self._start("on_revoke", partitions, lambda: self.listener.finish_revoke(later))
-        elif not self._run_now("on_revoke", partitions, self._limit_s):
+        elif not self._run_now("on_revoke", partitions):
             self.listener.lose_overdue(as_resources(partitions), now_s() - self._limit_s)
 
     def lose(self, _consumer: object, partitions: list[TopicPartition]) -> None:
@@ -151,7 +150,7 @@ class LoopCallbacks:
         if self._has("on_lost") or self._has("on_revoke"):
             name = "on_lost" if self._has("on_lost") else "on_revoke"
             if is_everything:
-                self._run_now(name, partitions, math.inf, is_urgent=True)
+                self._run_now(name, partitions, is_urgent=True)
             else:
                 self._start(name, partitions, _nothing, is_urgent=True)
         if is_everything:
@@ -182,8 +181,8 @@ class LoopCallbacks:
         """
         self._wait_until(lambda: all(one.began_s < now_s() - self._limit_s for one in self._stops))
         late = ResourceSet.from_pairs(key for one in self._stops for key in one.keys)
-        if late & self.listener.stopping:
-            self.listener.lose_overdue(late & self.listener.stopping)
+        if late := late & self.listener.stopping:
+            self.listener.lose_overdue(late)
 
     @property
     def _stops(self) -> list[_Run]:
@@ -204,22 +203,12 @@ class LoopCallbacks:
                 self._abandon(run)
 
     def _run_now(
-        self,
-        name: str,
-        partitions: list[TopicPartition],
-        limit_s: float,
-        *,
-        is_urgent: bool = False,
+        self, name: str, partitions: list[TopicPartition], *, is_urgent: bool = False
     ) -> bool:
-        """Run a callback, and return whether it has ended within a time."""
+        """Run a callback, at most for the limit of a stop; return whether it has ended."""
         ended: list[bool] = []
-
-        def end() -> None:
-            ended.append(True)
-            self.nudged.set()
-
-        self._start(name, partitions, end, is_urgent=is_urgent)
-        until_s = now_s() + limit_s
+        self._start(name, partitions, lambda: ended.append(True), is_urgent=is_urgent)
+        until_s = math.inf if is_urgent else now_s() + self._limit_s
         self._wait_until(lambda: bool(ended) or now_s() >= until_s)
         return bool(ended) or self.is_dropped
 
@@ -292,7 +281,7 @@ class LoopCallbacks:
                 self._finish(run, None)
 
     def _leave_out(self, run: _Run, other: _Run) -> None:
-        """Leave out what must not begin any more: cancelled warm-ups, and work on lost partitions.
+        """Leave out callbacks that must not begin: cancelled warm-ups, and work on lost partitions.
 
         If `on_assign` has not begun, the application has nothing to lose.
         """

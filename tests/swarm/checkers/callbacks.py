@@ -219,6 +219,10 @@ class CallbackOracle:
                 self.stop_begins(resources - ResourceSet.from_pairs(self._stop_ms))
             case "on_lost" | "on_revoke":
                 self._must_be_empty(resources - self._ended, "loses, and has not lost,")
+                if self.is_serial:
+                    hangs = ResourceSet.from_pairs(self._put_off)
+                    ended = resources - self.lost - hangs
+                    self._must_be_empty(ended, "loses, and has stopped,")
                 self._unheard -= resources
             case "on_warmup":
                 self._warm_up_no_longer(resources)
@@ -292,7 +296,7 @@ class CallbackOracle:
         self._unheard_before = self._unheard - self._in_calls("on_lost")
 
     def closed(self) -> None:
-        """Check the end of it."""
+        """Check the end of a close."""
         self._is_closing = False
         late = self._overdue(self.owned & self._has)
         self._must_be_empty(self.held() | self.fetched(), "works after its close on")
