@@ -123,5 +123,5 @@ def test_group_with_an_odd_assignor_comes_to_rest(
                 continue
         group.come_to_rest()
         assert not [one for one, count in group.taken.items() if count > 1], group.taken
-        for name, member in group.members.items():
-            assert not member.owned & group.declined.get(name, partitions())
+        for one, member in group.members.items():
+            assert not member.owned & group.declined.get(one, partitions())

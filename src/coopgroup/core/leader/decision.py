@@ -16,9 +16,8 @@ import numpy.typing as npt
 from attrs import frozen
 
 from coopgroup.core.assignors.base import Placement
-from coopgroup.core.leader.limits import barred
 from coopgroup.core.model import EMPTY, NOBODY, ResourceSet, plan_that_moves_nothing
-from coopgroup.core.model.pairs import NO_KEYS
+from coopgroup.core.model.pairs import NO_KEYS, refusals
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.built_in import EagerPolicy
@@ -175,7 +174,7 @@ def _decided(
     """Ask policy, assignor, and policy again. Their errors are problems of the round."""
     whom = f"assignor {assignor.name}"
     try:
-        unfit = NO_KEYS if warmup_of(policy) is None else barred(group, assignor)
+        unfit = NO_KEYS if warmup_of(policy) is None else _barred(group, assignor)
         whom = f"policy {policy.name}"
         context = attrs.evolve(
             context,
@@ -208,6 +207,18 @@ def _decided(
         return _Decided(staged.plan, state if warm is None else warm.remembered(state))
     except Exception as error:  # noqa: BLE001 -- of a user's code
         return _Refusal((f"{whom}: {one_line(error)}",))
+
+
+def _barred(group: GroupSnapshot, assignor: Assignor) -> Int64Array:
+    """Return the pairs of a resource and a member that could not start it, ascending.
+
+    Such a member does not keep the resource warm. There are none if no member takes part.
+    """
+    if not any(member.warms for member in group.members):
+        return NO_KEYS
+    misfits = getattr(assignor, "misfits", None)
+    unfit = None if misfits is None else misfits(group)
+    return np.union1d(refusals(group), NO_KEYS if unfit is None else np.flatnonzero(unfit.T))
 
 
 def _view(group: GroupSnapshot, offer: Offer, lags: Lags) -> GroupSnapshot:

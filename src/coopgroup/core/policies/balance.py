@@ -148,9 +148,10 @@ def _mean(loads: Float64Array) -> float:
 # exchange one resource for another, which keeps their counts, or one gives a resource away if the
 # target itself wants other counts.
 #
-# The partner of an exchange may differ from the target's, unless the assignor has limits: if the target passes resources around a
+# The partner of an exchange may differ from the target's: if the target passes resources around a
 # circle of three members, an exchange between two of them is better than a single step of the
-# circle.
+# circle. No partner gets a resource that it declines. If the assignor has limits, only it knows
+# what fits, so the target decides.
 #
 # The choice depends only on group, target and lags. Only overloaded members begin a step. Each move
 # of a step must lighten the heavier of its two members by more than a tenth of the mean, and by

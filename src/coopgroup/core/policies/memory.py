@@ -59,7 +59,7 @@ class PairKind(IntEnum):
     WARMING = 1
     WARM = 2
     REFUSED = 3  # the warm-up timed out, and was cancelled
-    TAKEN = 4  # the member could keep it, and had to stop it since the last permanent change
+    TAKEN = 4  # the member could have kept it, and was told to stop it
 
 
 @frozen(kw_only=True)

@@ -43,7 +43,7 @@ from coopgroup.core.policies.warmth import taken_over
 
 if TYPE_CHECKING:
     from coopgroup.core.model import GroupSnapshot
-    from coopgroup.core.model.resource_set import BoolArray, Int32Array
+    from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
     from coopgroup.core.policies.balance import BalanceRule
     from coopgroup.core.policies.memory import Recalled
     from coopgroup.core.policies.policy import RoundContext
@@ -88,7 +88,8 @@ class _Outlook:
         changed: whether the group has changed permanently since the last round.
         promised: int32 (R,): member for which an earlier round stopped each resource, `NOBODY` for
             none, and for a member that may not have it. A permanent change ends all promises.
-        taken: bool (R,): was taken from its owner before, since the last permanent change.
+        taken: pairs of a resource and a member from which it was taken before. They end when a
+            member joins or leaves, too.
         initial_until_ms: until when resources that were never owned are withheld, None for not at
             all.
     """
@@ -97,7 +98,7 @@ class _Outlook:
     losses: Losses
     changed: bool
     promised: Int32Array
-    taken: BoolArray
+    taken: Int64Array
     initial_until_ms: int | None
 
 
@@ -183,12 +184,10 @@ def stage_round(
         promised = np.where(candidates, evened_out, promised).astype(np.int32)
     receiver = _receivers(group, target, context, outlook, promised, mode)
     unfit = keeps & (receiver != NOBODY) & ~may_have(group, receiver)
-    stays = (unfit | outlook.taken) & ~told
+    taken = _among(group, outlook.taken)
+    stays = (unfit | taken) & ~told
     candidates &= ~stays
-    leaving = cold = np.zeros_like(keeps)
-    if context.warmth is not None:
-        leaving = context.warmth.leaving
-        cold = (candidates | leaving) & context.warmth.waits_for(receiver)
+    leaving, cold = _leaving_and_cold(context, candidates, receiver)
     now = np.where(cold | stays, group.owner, target).astype(np.int32)  # what this round can reach
     moves = _rationed(group, now, context, candidates & ~cold, ration)
     forms = facts.unclaimed.created & (outlook.initial_until_ms is not None)
@@ -198,7 +197,7 @@ def stage_round(
         wanted=group.owner == target,
         told=told,
         unfit=unfit,
-        taken=outlook.taken,
+        taken=taken,
         cold=cold,
         turn=moves.chosen | leaving,
         waits=outlook.losses.waits,
@@ -247,6 +246,16 @@ def stage_round(
         next_round_ms=due_ms,
     )
     return StagedRound(plan=plan, state=state)
+
+
+def _leaving_and_cold(
+    context: RoundContext, candidates: BoolArray, receiver: Int32Array
+) -> tuple[BoolArray, BoolArray]:
+    """Return the resources of members that hand over, and the moves that wait: bool (R,) each."""
+    if context.warmth is None:
+        return np.zeros_like(candidates), np.zeros_like(candidates)
+    leaving = context.warmth.leaving
+    return leaving, (candidates | leaving) & context.warmth.waits_for(receiver)
 
 
 def _receivers(
@@ -358,13 +367,12 @@ def _look(group: GroupSnapshot, context: RoundContext, delays: Delays) -> _Outlo
         )
     changed = losses.joined or losses.expired
     changed = changed or (state is not None and changed_for_good(group, state, facts))
-    promised, taken = _to_nobody(group), np.zeros(len(group.resources), dtype=np.bool_)
+    promised, taken = _to_nobody(group), NO_KEYS
     if not changed:
         may_get = may_have(group, recalled.promised_to) & group.assignable
         promised = np.where(may_get, recalled.promised_to, NOBODY).astype(np.int32)
-        keys, _ = recalled.pairs_of(PairKind.TAKEN)
-        place, member = resources_of(group, keys), members_of(group, keys)
-        taken[place[group.owner[place] == member]] = True
+        if state is not None and state.members.ids == group.member_ids:
+            taken, _ = recalled.pairs_of(PairKind.TAKEN)
     return _Outlook(
         facts=facts,
         losses=losses,
@@ -402,10 +410,18 @@ def _begun(group: GroupSnapshot, context: RoundContext, outlook: _Outlook) -> bo
     return state.moves_pending or outlook.changed
 
 
+def _among(group: GroupSnapshot, keys: Int64Array) -> BoolArray:
+    """Return which resources and their owners are among the pairs: bool (R,)."""
+    found = np.zeros(len(group.resources), dtype=np.bool_)
+    place = resources_of(group, keys)
+    found[place[group.owner[place] == members_of(group, keys)]] = True
+    return found
+
+
 def _with_taken(
     group: GroupSnapshot, outlook: _Outlook, pairs: RememberedPairs, chosen: BoolArray
 ) -> RememberedPairs:
-    """Return what to remember of a round, with all that was taken since the last change.
+    """Return the pairs of a round, with everything that was taken from its owner.
 
     Args:
         group: the group with R resources.
@@ -413,11 +429,8 @@ def _with_taken(
         pairs: what members must stop.
         chosen: bool (R,): what the round takes from owners that could keep it.
     """
-    before = NO_KEYS
-    if not outlook.changed:
-        before, _ = outlook.facts.recalled.pairs_of(PairKind.TAKEN)
     place = np.flatnonzero(chosen)
-    keys = np.union1d(before, pair_keys(group, place, group.owner[place]))
+    keys = np.union1d(outlook.taken, pair_keys(group, place, group.owner[place]))
     taken = RememberedPairs.of(PairKind.TAKEN, resources_of(group, keys), members_of(group, keys))
     return RememberedPairs.all_of(pairs, taken)
 

@@ -321,7 +321,8 @@ RESOURCE_ACTIONS: Final = DecisionTable(
         "wanted": "the target is that owner",
         "told": "an earlier round told its owner to stop it",
         "unfit": "its receiver declines it",
-        "taken": "since the last permanent change it was taken from this owner before",
+        "taken": "it was taken from this owner before, and meanwhile no member has joined or left, "
+        "and the group has not changed permanently",
         "cold": "it would move in this round or later, and its receiver must warm up first",
         "turn": "it moves in this round, by mode and ration; or its owner hands over",
         "waits": "it is lost, and waits for its owner",
@@ -354,7 +355,7 @@ RESOURCE_ACTIONS: Final = DecisionTable(
         Row(
             ("claimed", "taken"),
             ResourceAction.KEEP,
-            "A resource is taken once from each owner, so moves end even if the answers of an "
+            "A resource is taken once from each owner, so moves end, even if the answers of an "
             "assignor contradict each other.",
         ),
         Row(
