@@ -1,7 +1,7 @@
-"""Moves end with any assignor, even with one that answers at random on each call.
+"""Moves end with any assignor, even if it answers at random on each call.
 
-After a permanent change each resource is taken from each owner at most once, and goes to the member
-for which it was stopped. So the group comes to rest.
+Until the group changes again, each resource is taken from each owner at most once. A stopped
+resource goes to the member for which it was stopped. So the group comes to rest.
 """
 
 import random
@@ -81,7 +81,7 @@ class OddGroup(DecliningGroup):
     def come_to_rest(self) -> None:
         self.taken.clear()
         for _ in range(ROUNDS_MAX):
-            # What a member declines it gives up by itself.
+            # A member gives up by itself what it declines.
             for name, declined in self.declined.items():
                 self.members[name].owned -= declined
             decision = self.round(after_ms=DELAY_MS + 1)
