@@ -35,6 +35,7 @@ TABLES: dict[str, DecisionTable[Any]] = {
 }
 NEITHER = {"joined": False, "waits": False}
 STAYS = {"claimed": True, "keeps": True, "wanted": False, "told": False}
+MOVES = STAYS | {"unfit": False, "taken": False}
 # An action, and the facts that lead to it whatever else holds.
 RULES: dict[str, list[tuple[Enum, dict[str, bool]]]] = {
     "causes": [
@@ -68,7 +69,9 @@ RULES: dict[str, list[tuple[Enum, dict[str, bool]]]] = {
         (MoveMode.BALANCE, NEITHER | {"begun": False, "blind": False, "lagging": True}),
     ],
     "receivers": [
-        (Receiver.PROMISED, {"promised": True}),
+        (Receiver.TARGET, {"elsewhere": True, "limited": True}),
+        (Receiver.PROMISED, {"promised": True, "elsewhere": False}),
+        (Receiver.PROMISED, {"promised": True, "limited": False}),
         (Receiver.TARGET, {"promised": False, "elsewhere": True, "joined": True}),
         (Receiver.TARGET, {"promised": False, "elsewhere": True, "given_up": True}),
         (Receiver.OWNER, {"promised": False, "elsewhere": False, "back": True}),
@@ -77,9 +80,11 @@ RULES: dict[str, list[tuple[Enum, dict[str, bool]]]] = {
         (ResourceAction.STOP, {"claimed": True, "keeps": False}),
         (ResourceAction.KEEP, {"claimed": True, "keeps": True, "wanted": True}),
         (ResourceAction.STOP, STAYS | {"told": True}),
-        (ResourceAction.WARM, STAYS | {"cold": True}),
-        (ResourceAction.STOP, STAYS | {"cold": False, "turn": True}),
-        (ResourceAction.HOLD, STAYS | {"cold": False, "turn": False}),
+        (ResourceAction.KEEP, STAYS | {"unfit": True}),
+        (ResourceAction.KEEP, STAYS | {"taken": True}),
+        (ResourceAction.WARM, MOVES | {"cold": True}),
+        (ResourceAction.STOP, MOVES | {"cold": False, "turn": True}),
+        (ResourceAction.HOLD, MOVES | {"cold": False, "turn": False}),
         (ResourceAction.WAIT, {"claimed": False, "waits": True}),
         # KIP-134: the first member of a group does not start with everything.
         (ResourceAction.GATHER, {"claimed": False, "waits": False, "forms": True}),
