@@ -2,15 +2,22 @@
 
 import asyncio
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from coopgroup import CooperativeGroup
 from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.cli import app
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.config.connection_settings import read_connection_settings
+from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.telemetry import ResourcesStarted, from_json
 from coopgroup.testing import KafkaCluster
+from coopgroup.watch.telemetry_topics import TelemetryReader
 from tests.support.growing_file import whole_lines
 from tests.support.live_group import Crew, unique
 from tests.support.waiting import wait_for
@@ -116,3 +123,42 @@ def test_groups_and_asyncio_write_there_too(
     found = [from_json(json.loads(one)) for one in read(kafka_cluster, topic, capsys)]
     writers = {one.group for one in found if isinstance(one.record, ResourcesStarted)}
     assert writers == {"of-resources", "of-asyncio"}
+
+
+def test_topic_that_was_made_again_is_read_from_its_beginning(kafka_cluster: KafkaCluster) -> None:
+    """The new topic has more records, so a reader at the old offset would not notice."""
+    name, config = unique("telemetry"), kafka_cluster.client_config()
+    admin, producer = AdminClient(dict(config)), Producer(dict(config))
+    settings = {**config, "group.id": name}
+
+    def make(word: str, count: int) -> set[bytes]:
+        kafka_cluster.create_topic(name, 1)
+        lines = {f"{word} {number}".encode() for number in range(count)}
+        for line in lines:
+            producer.produce(name, line, key=b"g")
+        assert producer.flush(30.0) == 0
+        return lines
+
+    old = make("old", 3)
+    transport = GroupTransport(read_connection_settings(config), lambda _: None)
+    transport.start()
+    with (
+        closing(transport),
+        TelemetryReader(settings, name, "g", None, 30.0, transport) as reader,
+    ):
+        found = set(reader.read_to_end())
+        assert found == old
+        assert list(reader.read_now()) == []  # it takes the id of the old topic
+        admin.delete_topics([name])[name].result()
+        wait_for(lambda: name not in admin.list_topics().topics, "the end of the topic")
+        new = make("new", 5)
+
+        def has_all() -> bool:
+            try:
+                found.update(reader.read_now())
+            except ConfigurationError:  # while the topic is missing
+                return False
+            return found == old | new
+
+        wait_for(has_all, "the records of the new topic")
+        assert reader.times_made_again == 1

@@ -9,9 +9,10 @@ brokers. Its rules are:
   Kafka's rule (the highest generation wins, a tie has no owner) does not give to an honest member.
   An assignment counts even if the group coordinator refused its round: the leader does not know
   whether the member has received it.
-  The rule counts only where it must: for a leader without memory of the last round, a generation
-  that has been, and a topic that the member subscribes to, or any if it hands over. In both cases
-  the hostile member must have claimed the partition in each readable subscription since.
+  The rule counts only where it must: for a leader without memory of the last round, and a topic
+  that the member subscribes to, or any if it hands over. A claim of a generation that has not been
+  loses against all others. In both cases the hostile member must have claimed the partition in each
+  readable subscription since.
 - **contested**: a leader that led the last round contests no claim of the member that it gave the
   partition to.
 - **fair**: a leader assigns no partition to a hostile member beyond its fair share.
@@ -260,12 +261,15 @@ class Witness:
         if said is None:  # a leader without memory must fear that it owns anything
             return before | given if remembers else existing
         kept = (before & said.owned) | given
-        if remembers or made.leader is None or said.generation >= made.generation:
+        if remembers or made.leader is None:
             return kept
+        loses = said.generation >= made.generation  # against every other claim
         better = [
             one.owned
             for other, one in made.said.items()
-            if one is not None and not self.is_hostile(other) and one.generation > said.generation
+            if one is not None
+            and not self.is_hostile(other)
+            and (loses or one.generation > said.generation)
         ]
         won = said.owned & existing
         if not _hands_over(said):

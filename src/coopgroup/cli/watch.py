@@ -22,6 +22,7 @@ from coopgroup.cli.broker_options import Brokers, broker_options
 from coopgroup.cli.interruption import interruption
 from coopgroup.errors import MissingExtraError
 from coopgroup.extras import install_command
+from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.printable import host_and_port
 from coopgroup.watch.polling import Reader
 from coopgroup.watch.reading import GroupReader
@@ -153,7 +154,11 @@ def opened_reader(group: str, brokers: Brokers, topic: str | None) -> Iterator[R
         if topic is not None:
             since_ms = time.time_ns() // 1_000_000 - _TOLD_MS
             consumer = brokers.client("coopgroup-watch").librdkafka
-            telemetry = TelemetryReader(consumer, topic, group, since_ms, timeout_s)
+            transport = last_first.enter_context(
+                closing(GroupTransport(found.connection, lambda _: None))
+            )
+            transport.start()
+            telemetry = TelemetryReader(consumer, topic, group, since_ms, timeout_s, transport)
             reader = TelemetryView(reader, last_first.enter_context(telemetry))
         yield reader
 

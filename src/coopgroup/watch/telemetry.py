@@ -62,6 +62,8 @@ class TelemetryView:
         self._too_many += newest.left_out
         reasons = (
             error,
+            self.topic.times_made_again
+            and "the topic was made again, so it is read from its beginning",
             self._too_many and f"{self._too_many:,} older records left out, because they were many",
             self._unreadable and f"{self._unreadable:,} unreadable records left out",
         )

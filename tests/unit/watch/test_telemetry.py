@@ -34,6 +34,7 @@ class Topic:
     before: list[bytes]
     now: list[bytes] = field(factory=list)
     error: Exception | None = None
+    times_made_again: int = 0
 
     def read_to_end(self) -> Iterator[bytes]:
         yield from self.before
@@ -48,6 +49,15 @@ class Topic:
 class Brokers:
     def read(self) -> GroupView:
         return view()
+
+
+def test_topic_that_was_made_again_is_told() -> None:
+    topic: Any = Topic([])
+    reader = TelemetryView(Brokers(), topic)
+    assert reader.read().telemetry_error == ""
+    topic.times_made_again = 1
+    told = "the topic was made again, so it is read from its beginning"
+    assert reader.read().telemetry_error == told
 
 
 def test_first_look_has_the_records_so_far_and_each_later_one_the_new_ones() -> None:

@@ -1,20 +1,28 @@
 """Reading telemetry from a topic, beside a consumer that a test fills."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from attrs import define, field
 from confluent_kafka import KafkaError, TopicPartition
 
 from coopgroup.errors import ConfigurationError, CoopgroupError
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
+from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.watch import telemetry_topics
 from coopgroup.watch.telemetry_topics import TelemetryReader
+from tests.support.by_hand import Hand, by_hand
+from tests.unit.kafka.fakes import HandTransport
 
 WAIT_S = 60
+OLD, NEW = UUID(int=1), UUID(int=2)
+GONE = TransportFailure(kind=FailureKind.DISCONNECTED, message="gone")
 
 
 @define
@@ -52,10 +60,12 @@ class FakeConsumer:
     is_closed: bool = False
     closes: int = 0
     on_consume: Callable[[], object] = lambda: None
+    count: int = 1
+    assigned: dict[int, int] = field(factory=dict)
 
     def list_topics(self, topic: str, timeout: float) -> Any:  # noqa: ANN401
         assert timeout >= 0
-        found = SimpleNamespace(error=self.error, partitions={0: None})
+        found = SimpleNamespace(error=self.error, partitions=dict.fromkeys(range(self.count)))
         return SimpleNamespace(topics={topic: found})
 
     def get_watermark_offsets(self, _: TopicPartition, timeout: float) -> tuple[int, int]:
@@ -64,8 +74,8 @@ class FakeConsumer:
         return self.begin, last + self.gaps
 
     def assign(self, places: list[TopicPartition]) -> None:
-        (place,) = places
-        self.at = place.offset
+        self.assigned = {place.partition: place.offset for place in places}
+        self.at = self.assigned[0]
 
     def consume(self, count: int, _: float) -> list[Record]:
         assert not self.is_closed
@@ -172,3 +182,123 @@ def test_memory_of_repeated_records_is_bounded(
     with TelemetryReader({}, "telemetry") as reader:
         assert list(reader.read_to_end()) == [b"1", b"2", b"3", b"4", b"1"]
         assert len(reader._seen) == 3  # noqa: SLF001 - its memory
+
+
+@pytest.fixture
+def transport() -> HandTransport:
+    return HandTransport()
+
+
+@pytest.fixture
+def hand() -> Iterator[Hand]:
+    with by_hand() as hand:
+        yield hand
+
+
+def reading(transport: HandTransport) -> TelemetryReader:
+    return TelemetryReader({}, "telemetry", transport=cast("GroupTransport", transport))
+
+
+def look(
+    reader: TelemetryReader,
+    transport: HandTransport,
+    hand: Hand,
+    found: FoundTopic | TransportFailure,
+) -> list[bytes]:
+    """Let a question be due and get an answer; return the records of the look after it."""
+    hand.now_s += 60.0
+    before = list(reader.read_now())
+    answer = found if isinstance(found, TransportFailure) else {"telemetry": found}
+    request, _ = transport.answer(FindTopics, answer)
+    assert request.names == ("telemetry",)
+    return before + list(reader.read_now())
+
+
+def test_topic_that_was_made_again_is_read_from_its_beginning(
+    consumer: FakeConsumer, transport: HandTransport, hand: Hand
+) -> None:
+    """It has more records than were read of the old one, so no offset tells the difference."""
+    consumer.records = [Record(at, b"g", b"old %d" % at) for at in range(2)]
+    with reading(transport) as reader:
+        assert list(reader.read_now()) == [b"old 0", b"old 1"]
+        transport.answer(FindTopics, {"telemetry": FoundTopic(0, 1, OLD)})
+        consumer.records = [Record(at, b"g", b"new %d" % at) for at in range(4)]
+        found = look(reader, transport, hand, FoundTopic(0, 1, NEW))
+        assert sorted(found) == [b"new 0", b"new 1", b"new 2", b"new 3"]
+        assert reader.times_made_again == 1
+        assert look(reader, transport, hand, FoundTopic(0, 1, NEW)) == []
+        assert reader.times_made_again == 1
+
+
+@pytest.mark.parametrize("found", [FoundTopic(3, 0, None), FoundTopic(0, 1, None), GONE])
+def test_topic_of_which_nothing_is_known_is_read_on(
+    consumer: FakeConsumer,
+    transport: HandTransport,
+    hand: Hand,
+    found: FoundTopic | TransportFailure,
+) -> None:
+    consumer.records = [Record(0, b"g", b"1")]
+    with reading(transport) as reader:
+        assert list(reader.read_now()) == [b"1"]
+        transport.answer(FindTopics, GONE)
+        consumer.records.append(Record(1, b"g", b"2"))
+        assert look(reader, transport, hand, found) == [b"2"]
+        assert reader.times_made_again == 0
+
+
+def test_topic_whose_id_was_not_told_at_first_was_not_made_again(
+    consumer: FakeConsumer, transport: HandTransport, hand: Hand
+) -> None:
+    with reading(transport) as reader:
+        transport.answer(FindTopics, GONE)
+        assert look(reader, transport, hand, FoundTopic(0, 1, OLD)) == []
+        assert reader.times_made_again == 0
+        look(reader, transport, hand, FoundTopic(0, 1, NEW))
+        assert reader.times_made_again == 1
+
+
+def test_another_try_follows_if_the_new_topic_cannot_be_read_yet(
+    consumer: FakeConsumer, transport: HandTransport, hand: Hand
+) -> None:
+    with reading(transport) as reader:
+        transport.answer(FindTopics, {"telemetry": FoundTopic(0, 1, OLD)})
+        hand.now_s += 60.0
+        list(reader.read_now())
+        transport.answer(FindTopics, {"telemetry": FoundTopic(0, 1, NEW)})
+        consumer.error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        with pytest.raises(ConfigurationError, match="a topic that can be read"):
+            list(reader.read_now())
+        consumer.error = None
+        consumer.records = [Record(0, b"g", b"new")]
+        assert look(reader, transport, hand, FoundTopic(0, 1, NEW)) == [b"new"]
+        assert reader.times_made_again == 1
+
+
+def test_new_partitions_of_a_topic_are_read(
+    consumer: FakeConsumer, transport: HandTransport, hand: Hand
+) -> None:
+    """The records of a group move to another partition when the topic grows."""
+    consumer.records = [Record(0, b"g", b"1")]
+    with reading(transport) as reader:
+        list(reader.read_now())
+        transport.answer(FindTopics, {"telemetry": FoundTopic(0, 1, OLD)})
+        consumer.count = 2
+        look(reader, transport, hand, FoundTopic(0, 2, OLD))
+        assert consumer.assigned == {0: 1, 1: 0}
+        assert reader.times_made_again == 0
+
+
+def test_one_question_is_under_way_and_the_next_comes_seconds_later(
+    consumer: FakeConsumer, transport: HandTransport, hand: Hand
+) -> None:
+    with reading(transport) as reader:
+        for _ in range(3):
+            list(reader.read_now())
+            hand.now_s += 60.0
+        assert len(transport.requests) == 1
+        transport.answer(FindTopics, GONE)
+        list(reader.read_now())
+        transport.answer(FindTopics, GONE)
+        hand.now_s += 4.0
+        list(reader.read_now())
+        assert transport.requests == []

@@ -3,12 +3,12 @@
 The group protocol has no signatures: a member can claim partitions that it does not own. All rules
 against false claims are in this file. `resolve_claims` decides between the remaining claims.
 
-1. No claim can have the generation of this round, or a later one. Exception: a group coordinator
-   that was loaded from an older log repeats generations, so the last generation that the leader
-   completed or led is possible too. A leader that has not completed a round cannot recognize this
-   case. Then the claim counts, but loses against all others. So does a claim of this round's
-   generation in Kafka's cooperative protocol. A coordinator that fails over before the assignments
-   repeats the generation, and clients claim in the generation that they joined (KAFKA-14016).
+1. A claim of this round's generation, or of a later one, loses against all others. Only a group
+   coordinator that was loaded from an older log repeats generations, and then such a claim is true:
+   members have completed rounds that the leader missed. A coordinator that fails over before the
+   assignments repeats the generation, too, and clients of Kafka's cooperative protocol claim in the
+   generation that they joined (KAFKA-14016). The last generation that the leader completed or led
+   is no such case: it has been.
 2. A leader that led the last round knows what each member may own: the assigned resources, and
    those that it claimed and had to stop. Other claims do not count. If the leader has led rounds
    that it did not complete, perhaps no member has, so a member may also own what it may have owned
@@ -22,7 +22,7 @@ against false claims are in this file. `resolve_claims` decides between the rema
    together with another member, against a newer claim, or without a subscription and without
    handing over. Such a claim counts no longer than the leader's `max.poll.interval.ms`.
 
-A leader without memory believes more: any possible claim may be true.
+A leader without memory believes more: any claim may be true.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from attrs import frozen
 from coopgroup.core.model import EMPTY, NOBODY, MemberClaim, ResourceSet
 from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.policies.memory import Given, PolicyState, Revoked
-from coopgroup.core.protocol.kafka_protocols import kafka_protocol
 from coopgroup.core.telemetry.records import ClaimRefused
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def believed_claims(claims: Iterable[MemberClaim], context: RoundContext) -> Bel
         if reason:
             count = len(claim.owned) - len(owned)
             refused.append(ClaimRefused(member_id=claim.member_id, count=count, reason=reason))
-        if not last.is_possible(claim):
+        if not last.has_been(claim):
             kept.append(attrs.evolve(claim, owned=owned, generation=NO_GENERATION))
         else:
             kept.append(claim if owned is claim.owned else attrs.evolve(claim, owned=owned))
@@ -162,7 +161,7 @@ class _LastRound:
     """What a leader knows of the last round.
 
     Attributes:
-        newest: newest generation that a claim can have; None if unknown.
+        newest: newest generation that has certainly been; None if unknown.
         by_id: what each member may own; None if another member led a round since the last one that
             this leader completed.
         by_instance: the same of static members: one that was fenced has another member id.
@@ -201,19 +200,11 @@ class _LastRound:
             return self.by_instance.get(claim.instance_id)
         return found
 
-    def is_possible(self, claim: MemberClaim) -> bool:
+    def has_been(self, claim: MemberClaim) -> bool:
         return self.newest is None or claim.generation <= self.newest
-
-    def _may_count(self, claim: MemberClaim) -> bool:
-        """Return whether a claim may be honest although its generation is not possible."""
-        here = self.context
-        is_repeated = kafka_protocol(here.protocol) and claim.generation == here.round_generation
-        return here.generation == NO_GENERATION or bool(is_repeated)
 
     def believed(self, claim: MemberClaim) -> tuple[ResourceSet, str]:
         """Return the resources that a member may own, and the reason if it may not own all."""
-        if not (self.is_possible(claim) or self._may_count(claim)):
-            return EMPTY, "impossible generation" if claim.owned else ""
         given = self.given_to(claim)
         possible = self._may_own(claim, given)
         if possible is None or claim.owned <= possible:

@@ -80,8 +80,10 @@ class Commits:
         back_off: the wait before the next request.
         await_sync: whether a round must complete before the next request.
         awaited: ids of commits that must end before their partitions are given up.
-        unanswered: generation of the last request that got no answer, and may still arrive. An
-            answer to a later request does not prove the opposite, because each has its connection.
+        unanswered: generation of the last request that got no answer, and may still arrive. A
+            request that the coordinator accepts later is the proof that it has served the earlier
+            one, or never will: a frozen coordinator accepts nothing (docs/member.md has the
+            exceptions).
     """
 
     queue: Chain[PendingCommit] = attrs.field(factory=Chain)
@@ -175,6 +177,8 @@ def settle(
             settled.append(answered)
         else:
             settled.append(pending)
+    if Action.PROCEED in every:
+        commits = replaced(commits, unanswered=NO_GENERATION)
     commits, finished = _ended(commits, settled)
     return commits, finished, frozenset(every)
 

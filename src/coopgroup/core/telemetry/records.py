@@ -305,7 +305,7 @@ class ClaimRefused:
 
     Attributes:
         count: number of claimed resources.
-        reason: "impossible generation", "never assigned" or "not given up".
+        reason: "never assigned" or "not given up".
         waited_ms: how long the leader has waited for the member to give them up, in ms.
     """
 

@@ -9,6 +9,11 @@ Rules of this file: everything runs on the transport's thread, except `ring` and
 here is needed for correctness, so no failure is an error. A missing topic or right is one warning
 if the configuration names the topic, and is tried again after minutes. Other failures are tried
 again after a pause, and are a warning if they last.
+
+When the leader of the partition moves, no ring is lost. A ring that fails is sent to the next
+leader, a few times. A listener continues there at its offset. All in-sync replicas must have a ring
+before the broker answers: the next leader would not have a ring that only the last one had.
+Listeners do not hear it any sooner either, because a broker hands out replicated records only.
 """
 
 from __future__ import annotations
@@ -42,7 +47,12 @@ _LISTEN_MS: Final = 30_000
 _FIRST_PAUSE_S: Final = 0.2
 _PAUSE_S_MAX: Final = 30.0
 # A topic or a right may be added later. Until then each try only adds noise to the broker's log.
+# A topic that is made again is there soon, so the pauses begin short if the member has listened.
 _REFUSED_PAUSE_S: Final = 300.0
+# A ring waits for the next look-up of its leader, unless that comes too late. By then, the members
+# have heard of the round with their heartbeats.
+_RING_PAUSE_S_MAX: Final = 10.0
+_RING_TRIES_MAX: Final = 6
 # Between two answers with rings: a flood of rings must not keep the transport's thread busy.
 _READ_PAUSE_S: Final = 0.01
 # A member that is further behind continues at the end, because old rings are useless.
@@ -70,11 +80,15 @@ class TopicBell:
     _place: FoundPartition | None = field(default=None, init=False)
     _offset: int | None = field(default=None, init=False)
     _failures: int = field(default=0, init=False)
-    _is_finding: bool = field(default=False, init=False)
+    # The pause before the look-up of the partition that is due or under way; None without one.
+    _find_pause_s: float | None = field(default=None, init=False)
+    _is_listening: bool = field(default=False, init=False)
+    _has_listened: bool = field(default=False, init=False)
     _listening: Trouble = field(init=False)
     _ringing: Trouble = field(init=False)
-    # Rings that wait for the leader, or for its answer.
-    _unsent: int = field(default=0, init=False)
+    # Rings that wait for the leader: how often each has failed.
+    _waiting: list[int] = field(factory=list, init=False)
+    # Rings that have not ended.
     _rings: int = field(default=0, init=False)
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
     _silent: threading.Event = field(factory=threading.Event, init=False)
@@ -96,45 +110,72 @@ class TopicBell:
             self._rings += 1
             self._silent.clear()
         if not self.transport.later(0.0, self._begin_ring):
-            self._end_ring()
+            self._end_rings(1)
 
     def finish(self, timeout_s: float) -> None:
         """Wait until the rings so far have reached their broker, or have failed."""
         self._silent.wait(timeout_s)
 
-    def _end_ring(self) -> None:
+    def _end_rings(self, count: int) -> None:
         with self._lock:
-            self._rings -= 1
+            self._rings -= count
             if not self._rings:
                 self._silent.set()
 
     # --- where the rings are ---------------------------------------------------------------------
 
-    def _find(self) -> None:
-        if self._is_finding:
+    def _find_after(self, pause_s: float) -> None:
+        """Find the partition after a pause, unless a look-up is due or under way."""
+        if self._find_pause_s is not None:
             return
-        self._is_finding = True
+        self._find_pause_s = pause_s
+        is_open = self.transport.later(pause_s, self._find)
+        if pause_s > _RING_PAUSE_S_MAX or not is_open:
+            waiting, self._waiting = self._waiting, []
+            self._end_rings(len(waiting))
+
+    def _find(self) -> None:
+        self._find_pause_s = 0.0
         request = FindPartition(topic=self.topic, group_id=self.group_id)
         self._send(Lane.COMMIT, request, self._take_place)
 
     def _take_place(self, answer: FoundPartition | TransportFailure) -> None:
-        self._is_finding = False
+        self._find_pause_s = None
         if isinstance(answer, TransportFailure) or answer.leader is None:
-            self._drop_unsent()
-            self._try_again(answer)
+            self._place = None
+            self._find_after(self._pause_after(answer))
             return
         self._place = answer
-        for _ in range(self._unsent):
-            self._send_ring(answer)
-        self._unsent = 0
-        self._listen()
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            self._send_rings(answer, waiting)
+        if not self._is_listening:
+            self._listen()
+
+    def _pause_after(
+        self, answer: FoundPartition | LogOffset | RingsAnswer | TransportFailure
+    ) -> float:
+        """Tell of a failure if that is due; return the pause before the next try, in seconds."""
+        is_refused = _code(answer) in TOPIC_REFUSALS
+        self._listening.fail(
+            at_once=is_refused, topic=self.topic, action="listen", error=_said(answer)
+        )
+        if is_refused and not self._has_listened:
+            return _REFUSED_PAUSE_S
+        return self._next_pause_s(_REFUSED_PAUSE_S if is_refused else _PAUSE_S_MAX)
+
+    def _next_pause_s(self, most_s: float) -> float:
+        pause_s = min(_FIRST_PAUSE_S * 2 ** min(self._failures, 16), most_s)
+        self._failures += 1
+        return pause_s
 
     # --- listening -------------------------------------------------------------------------------
 
     def _listen(self) -> None:
         place, offset = self._place, self._offset
+        self._is_listening = place is not None
         if place is None:
-            self._find()
+            self._find_after(0.0)
         elif offset is None:
             end = FindLogOffsets(timestamps={(self.topic, place.partition): _LATEST})
             self._send(TopicLane.LISTEN, end, self._take_end, place.leader)
@@ -146,20 +187,20 @@ class TopicBell:
 
     def _take_end(self, answer: Mapping[tuple[str, int], LogOffset] | TransportFailure) -> None:
         if isinstance(answer, TransportFailure):
-            self._try_again(answer)
+            self._listen_again(answer)
             return
         (end,) = answer.values()
         if end.error_code:
-            self._try_again(end)
+            self._listen_again(end)
             return
         self._offset = end.offset
         self._listen()
 
     def _take_rings(self, answer: RingsAnswer | TransportFailure) -> None:
         if isinstance(answer, TransportFailure) or answer.error_code:
-            self._try_again(answer)
+            self._listen_again(answer)
             return
-        self._failures = 0
+        self._failures, self._has_listened = 0, True
         self._listening.succeed(topic=self.topic, action="listen")
         if self.group_id.encode() in answer.keys:
             self.heard()
@@ -170,64 +211,56 @@ class TopicBell:
         else:
             self._listen()
 
-    def _try_again(
-        self, answer: FoundPartition | LogOffset | RingsAnswer | TransportFailure
-    ) -> None:
-        """Find the partition again after a pause; its leader may have moved."""
-        code = None if isinstance(answer, TransportFailure) else answer.error_code
-        # Without the right to read, a member can still ring for the others.
-        is_deaf = code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if not is_deaf or isinstance(answer, FoundPartition):
-            self._place = None
+    def _listen_again(self, answer: LogOffset | RingsAnswer | TransportFailure) -> None:
+        """Listen after a pause at the present leader, which may be another one."""
+        code, pause_s = _code(answer), self._pause_after(answer)
         if code == _OFFSET_OUT_OF_RANGE:
             self._offset = None
-        is_refused = code is not None and code in TOPIC_REFUSALS
-        error = _said(answer)
-        self._listening.fail(at_once=is_refused, topic=self.topic, action="listen", error=error)
-        if is_refused:
-            self._offset = None
-            self.transport.later(_REFUSED_PAUSE_S, self._find)
+        if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            # Without the right to read, a member can still ring for the others.
+            self.transport.later(pause_s, self._listen)
             return
-        pause_s = min(_FIRST_PAUSE_S * 2 ** min(self._failures, 16), _PAUSE_S_MAX)
-        self._failures += 1
-        self.transport.later(pause_s, self._find)
+        self._place, self._is_listening = None, False
+        self._find_after(pause_s)
 
     # --- ringing ---------------------------------------------------------------------------------
 
     def _begin_ring(self) -> None:
         if self._place is not None:
-            self._send_ring(self._place)
-        elif self._is_finding:
-            self._unsent += 1
-        else:  # no broker, no topic or no right, a moment ago
-            self._end_ring()
+            self._send_rings(self._place, [0])
+        elif self._find_pause_s is not None and self._find_pause_s <= _RING_PAUSE_S_MAX:
+            self._waiting.append(0)
+        else:  # no broker, no topic or no right for a while
+            self._end_rings(1)
 
-    def _send_ring(self, place: FoundPartition) -> None:
+    def _send_rings(self, place: FoundPartition, rings: list[int]) -> None:
+        """Send one record for several rings, because all rings of a group are equal."""
         ring = Produce(
             topic=self.topic,
             partition=place.partition,
             group_id=self.group_id,
             records=((time.time_ns() // 1_000_000, b""),),
             timeout_ms=self.timeout_ms,
-            acks=1,
+            acks=-1,
         )
 
         def on_answer(answer: ProduceAnswer | TransportFailure) -> None:
-            # If the leader has moved, the request for rings fails too, and finds the next leader.
-            if isinstance(answer, ProduceAnswer):
-                if answer.error_code in TOPIC_REFUSALS:
-                    error = _said(answer)
-                    self._ringing.fail(at_once=True, topic=self.topic, action="ring", error=error)
-                elif not answer.error_code:
-                    self._ringing.succeed(topic=self.topic, action="ring")
-            self._end_ring()
+            named = {"topic": self.topic, "action": "ring"}
+            code = _code(answer)
+            if not code and code is not None:
+                self._ringing.succeed(**named)
+                self._end_rings(len(rings))
+                return
+            is_refused = code in TOPIC_REFUSALS
+            self._ringing.fail(at_once=is_refused, **named, error=_said(answer))
+            again = [] if is_refused else [one + 1 for one in rings if one + 1 < _RING_TRIES_MAX]
+            self._end_rings(len(rings) - len(again))
+            if again:
+                self._waiting += again
+                self._place = None
+                self._find_after(self._next_pause_s(_RING_PAUSE_S_MAX))
 
         self._send(TopicLane.RING, ring, on_answer, place.leader)
-
-    def _drop_unsent(self) -> None:
-        for _ in range(self._unsent):
-            self._end_ring()
-        self._unsent = 0
 
     # --- requests --------------------------------------------------------------------------------
 
@@ -242,6 +275,12 @@ class TopicBell:
         self.transport.send(
             lane, request, on_answer, node=node, timeout_ms=self.timeout_ms + held_ms
         )
+
+
+def _code(
+    answer: FoundPartition | LogOffset | RingsAnswer | ProduceAnswer | TransportFailure,
+) -> int | None:
+    return None if isinstance(answer, TransportFailure) else answer.error_code
 
 
 def _said(

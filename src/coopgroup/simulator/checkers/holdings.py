@@ -125,13 +125,22 @@ def check_single_owner(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
 
 @define
 class _Life:
-    """The assignments and actions in one life of a process."""
+    """The assignments and actions in one life of a process.
+
+    Attributes:
+        dropped: ended as lost, although the member has not reported a loss. It must report it, or
+            end.
+        dropped_at_ms: when the last of them ended.
+    """
 
     stop_max_ms: int
     owned: ResourceSet = EMPTY
     working: ResourceSet = EMPTY
     told: ResourceSet = EMPTY
     lost: ResourceSet = EMPTY
+    dropped: ResourceSet = EMPTY
+    dropped_at_ms: int = 0
+    is_paused: bool = False
     objections: list[str] = field(factory=list)
 
     def take(self, envelope: Envelope) -> None:
@@ -144,18 +153,29 @@ class _Life:
                     self.told |= record.revoked
             case MembershipLost():
                 self.lost |= record.resources
-            case ProcessPaused():  # work may end as lost before the member learns of a loss
-                self.lost |= self.owned
+                self.dropped -= record.resources
+            case ProcessPaused() | ProcessResumed():
+                self.is_paused = isinstance(record, ProcessPaused)
+            case ProcessEnded():
+                self.dropped = EMPTY
             case ResourcesStarted():
+                self.must_not_go_on()
                 self._must_be_empty(record.resources - self.owned, "works on what it does not hold")
                 if self.working:
                     twice = record.resources & self.working
                     self._must_be_empty(twice, "begins twice to work on")
                 self.working |= record.resources
             case ResourcesStopped():
-                self._stop(record)
+                self._stop(record, envelope.at_ms)
             case _:
                 pass
+
+    def must_not_go_on(self) -> None:
+        """Object if work ended as lost, and the member neither reported a loss nor ended."""
+        if self.dropped:
+            words = f"goes on without {self.dropped.to_dict()}, which it has not lost"
+            self.objections.append(words)
+            self.dropped = EMPTY
 
     def _gain(self, gained: ResourceSet) -> None:
         if self.owned:
@@ -166,20 +186,34 @@ class _Life:
         if self.told:
             self.told -= gained
 
-    def _stop(self, record: ResourcesStopped) -> None:
+    def _stop(self, record: ResourcesStopped, at_ms: int) -> None:
         if record.reason is StopReason.CHANGED:
             self.working -= record.resources
             return
         self._must_be_empty(record.resources - self.owned, "stops what it does not hold")
         if record.reason is StopReason.REVOKED:
+            self.must_not_go_on()
             self._must_be_empty(record.resources - self.told, "stops, and was not told to,")
-        # What takes too long to stop is lost, too: of a revocation, or of a member that closes.
-        if record.reason is StopReason.LOST and record.duration_ms < self.stop_max_ms:
-            self._must_be_empty(record.resources - self.lost, "loses, and has not lost,")
+        if record.reason is StopReason.LOST:
+            self._lose(record.resources, at_ms, is_late=record.duration_ms >= self.stop_max_ms)
         self.owned -= record.resources
         self.working -= record.resources
         if self.told:
             self.told -= record.resources
+
+    def _lose(self, resources: ResourceSet, at_ms: int, *, is_late: bool) -> None:
+        """Judge work that ended as lost.
+
+        A revoked resource that takes too long to stop is lost. A member that closes leaves behind
+        what takes too long to stop, and all its work if its lease is over. A member whose lease is
+        over is paused, and its work may end before it reports the loss.
+        """
+        unexplained = resources - (self.lost | self.told if is_late else self.lost)
+        if unexplained and (is_late or self.is_paused):
+            self.dropped |= unexplained
+            self.dropped_at_ms = at_ms
+        else:
+            self._must_be_empty(unexplained, "loses, and has not lost,")
 
     def _must_be_empty(self, resources: ResourceSet, words: str) -> None:
         if resources:
@@ -191,8 +225,9 @@ def check_pairs(telemetry: Sequence[Envelope], *, stop_max_ms: int) -> Iterator[
 
     A member never stops a resource that it need not revoke and did not lose. This proves
     that retained resources are never paused. A member that must revoke a resource stops it and
-    commits its offsets. It may report the resource as lost only after the rebalance timeout. The
-    same holds for a member that closes.
+    commits its offsets. It may report the resource as lost only after the rebalance timeout. So may
+    a member that closes. It may also report lost resources while it is paused. In both cases it
+    begins no other work until it has reported a loss of its membership, and otherwise it ends.
     """
     lives: dict[str, _Life] = {}
     for envelope in telemetry:
@@ -204,8 +239,15 @@ def check_pairs(telemetry: Sequence[Envelope], *, stop_max_ms: int) -> Iterator[
         if life is None:
             continue
         life.take(envelope)
-        for objection in life.objections:
-            yield Violation(
-                checker="pairs", at_ms=envelope.at_ms, message=f"{envelope.client} {objection}"
-            )
-        life.objections.clear()
+        yield from _objections(envelope.client, life, envelope.at_ms)
+    end_ms = telemetry[-1].at_ms if telemetry else 0
+    for client, life in lives.items():
+        if end_ms > life.dropped_at_ms + stop_max_ms:  # a close takes no longer
+            life.must_not_go_on()
+            yield from _objections(client, life, life.dropped_at_ms)
+
+
+def _objections(client: str, life: _Life, at_ms: int) -> Iterator[Violation]:
+    for objection in life.objections:
+        yield Violation(checker="pairs", at_ms=at_ms, message=f"{client} {objection}")
+    life.objections.clear()

@@ -93,9 +93,15 @@ def test_cooperative_claim_of_an_earlier_generation_loses_and_is_waited_for() ->
     assert 0 not in told["b"]
 
 
+@pytest.mark.parametrize("claimed", [6, 7])
 @pytest.mark.parametrize("remembers", [False, True])
-def test_cooperative_claim_of_a_round_that_is_repeated_counts(*, remembers: bool) -> None:
-    """The coordinator failed over before the assignments of round 6 (KAFKA-14016)."""
+def test_cooperative_claim_of_a_round_that_is_repeated_counts(
+    *, remembers: bool, claimed: int
+) -> None:
+    """The coordinator failed over before the assignments of round 6 (KAFKA-14016), or twice.
+
+    The clients have joined a round that this leader missed.
+    """
     owned = {"a": [0, 3, 5], "b": [1, 2, 4]}
     here = attrs.evolve(CONTEXT, generation=5, round_generation=6, protocol=COOPERATIVE.value)
 
@@ -107,7 +113,7 @@ def test_cooperative_claim_of_a_round_that_is_repeated_counts(*, remembers: bool
     if remembers:
         earlier = attrs.evolve(here, generation=4, round_generation=5)
         here = attrs.evolve(here, state=decided(4, earlier).state)
-    told = decided(6, here)
+    told = decided(claimed, here)
     assert shares(told) == owned
     assert not any(isinstance(one, ClaimRefused) for one in told.records)
 

@@ -238,8 +238,12 @@ LIVES: dict[str, tuple[Callable[[DrivenMember], DrivenMember], str]] = {
     "under way": (begun, ""),
     "answered": (lambda one: begun(one).answer(COMMIT, answer((0, 0))), "m"),
     "without an answer": (lambda one: begun(one).refuse(COMMIT, ErrorCode.NO_ANSWER), ""),
-    "a later request was answered": (
+    "a later request was accepted": (
         lambda one: unanswered(one).answer(COMMIT, answer((0, 0))),
+        "m",
+    ),
+    "a later request was refused": (
+        lambda one: unanswered(one).answer(COMMIT, answer((0, ErrorCode.NOT_COORDINATOR))),
         "",
     ),
     "in a newer generation": (

@@ -76,6 +76,20 @@ def test_share_of_a_member_that_left_is_not_the_share_of_the_owner_that_is_back(
     assert sorted(map(len, drill.owned().values())) == [0, 2, 2]
 
 
+def test_share_of_a_member_that_became_unreadable_is_not_the_share_of_the_owner_that_is_back() -> (
+    None
+):
+    """Regression: the member was still there, so the owner got a part of its own loss again."""
+    drill = Drill(policy=DeferredPolicy(scheduled_rebalance_timeout_ms=T1))
+    drill.join("L", topics=["U"]).join("p", instance_id="p").round(0)
+    drill.join("p'", instance_id="p").join("x").join("y").round(10)
+    assert sorted(map(len, drill.owned().values())) == [0, 1, 1, 2]
+    drill.actors["x"].readable = False
+    drill.round(20)  # it may still own its share
+    drill.round(30)
+    assert sorted(map(len, drill.owned().values())) == [0, 0, 2, 2]
+
+
 @pytest.mark.parametrize("proof", ["claimed", "kept for long"])
 def test_deadline_when_a_returned_member_has_proved_itself_is_a_fresh_one(proof: str) -> None:
     """It claimed its assignment in a later round, or no round came within the delay."""

@@ -51,6 +51,13 @@ class Host:
             self.transport.answer(FindLogOffsets, {PLACE: LogOffset(0, 5)})
         return bell
 
+    def listening(self) -> TopicBell:
+        """Return a bell that has got an answer to its first request for rings."""
+        bell = self.bell()
+        answer = RingsAnswer(error_code=0, next_offset=5, end_offset=5)
+        self.transport.answer(ListenForRings, answer)
+        return bell
+
     def ringing(self) -> TopicBell:
         """Return a bell that has rung; what it listens to is left out."""
         bell = self.bell()
@@ -96,6 +103,29 @@ def test_bell_follows_the_leader_and_keeps_its_offset(host: Host, failure: Any) 
     host.transport.answer(FindPartition, MOVED)
     ((_, request, node, _, _),) = host.transport.requests
     assert (request.offset, node, host.warnings) == (5, THERE, [])
+
+
+@pytest.mark.parametrize("code", [3, 6, 78])
+def test_rings_of_the_time_without_a_leader_are_heard(host: Host, code: int) -> None:
+    """A broker that does not know the partition yet answers UNKNOWN_TOPIC_OR_PARTITION."""
+    host.listening()
+    host.transport.answer(ListenForRings, RingsAnswer(error_code=code, next_offset=5))
+    assert host.transport.run() == 0.2
+    host.transport.answer(FindPartition, MOVED)
+    rings = RingsAnswer(error_code=0, keys=(b"g",), next_offset=6, end_offset=6)
+    request, node = host.transport.answer(ListenForRings, rings)
+    assert (request.offset, node, host.heard) == (5, THERE, 1)
+
+
+def test_topic_that_is_made_again_is_found_soon(host: Host) -> None:
+    host.listening()
+    host.transport.answer(ListenForRings, RingsAnswer(error_code=3, next_offset=5))
+    pauses = [host.transport.run()]
+    for _ in range(12):
+        host.transport.answer(FindPartition, FoundPartition(error_code=3))
+        pauses.append(host.transport.run())
+    assert pauses[:3] == [0.2, 0.4, 0.8]
+    assert pauses[-2:] == [300.0, 300.0]
 
 
 def test_offset_that_is_gone_is_looked_up_again(host: Host) -> None:
@@ -155,8 +185,6 @@ def test_topic_that_nobody_named_may_be_missing_and_is_found_when_it_comes(host:
     host.transport.answer(FindLogOffsets, {PLACE: LogOffset(0, 5)})
     host.transport.answer(ListenForRings, RingsAnswer(error_code=29, next_offset=5))
     assert host.transport.run() == 300.0  # without the right to read
-    host.transport.answer(FindPartition, FOUND)
-    host.transport.answer(FindLogOffsets, {PLACE: LogOffset(0, 5)})
     for _ in range(2):
         answer = RingsAnswer(error_code=0, next_offset=5, end_offset=5)
         request, _ = host.transport.answer(ListenForRings, answer)
@@ -186,8 +214,78 @@ def test_ring_follows_a_leader_that_the_bell_has_found(host: Host) -> None:
     bell.finish(10.0)
 
 
-@pytest.mark.parametrize("answer", [ProduceAnswer(error_code=0), ProduceAnswer(error_code=6), LOST])
-def test_finish_waits_for_the_answer(host: Host, answer: Any) -> None:  # noqa: ANN401
+def test_ring_waits_for_the_next_leader(host: Host) -> None:
+    bell = host.listening()
+    host.transport.answer(ListenForRings, RingsAnswer(error_code=6, next_offset=5))
+    bell.ring()  # between two leaders
+    bell.ring()
+    host.transport.run()
+    host.transport.answer(FindPartition, FoundPartition(error_code=5, partition=3))
+    host.transport.run()
+    host.transport.answer(FindPartition, MOVED)
+    _, node = host.transport.answer(Produce, ProduceAnswer(error_code=0))
+    assert node == THERE
+    host.transport.answer(ListenForRings, LOST)
+    assert host.transport.requests == []  # one record is enough for both
+    bell.finish(10.0)
+
+
+@pytest.mark.parametrize(
+    "failure", [ProduceAnswer(error_code=6), ProduceAnswer(error_code=19), LOST]
+)
+def test_ring_that_failed_is_sent_to_the_next_leader(host: Host, failure: Any) -> None:  # noqa: ANN401
+    bell = host.ringing()
+    host.transport.answer(Produce, failure)
+    assert host.transport.run() == 0.2
+    host.transport.answer(FindPartition, MOVED)
+    request, node = host.transport.answer(Produce, ProduceAnswer(error_code=0))
+    assert (request.acks, node) == (-1, THERE)
+    assert host.transport.requests == []  # the member listens already
+    bell.finish(10.0)
+
+
+def test_ring_that_always_fails_is_given_up(host: Host) -> None:
+    bell = host.ringing()
+    pauses = []
+    for _ in range(5):
+        host.transport.answer(Produce, ProduceAnswer(error_code=6))
+        pauses.append(host.transport.run())
+        host.transport.answer(FindPartition, FOUND)
+    host.transport.answer(Produce, ProduceAnswer(error_code=6))
+    assert (pauses, host.transport.actions) == ([0.2, 0.4, 0.8, 1.6, 3.2], [])
+    bell.finish(10.0)
+
+
+def test_ring_while_no_broker_answers_is_given_up(host: Host) -> None:
+    bell = host.ringing()
+    host.transport.answer(Produce, LOST)
+    for _ in range(6):
+        host.transport.run()
+        host.transport.answer(FindPartition, LOST)
+    bell.finish(10.0)
+    bell.ring()
+    bell.finish(10.0)
+    host.transport.run()
+    host.transport.answer(FindPartition, FOUND)
+    assert host.transport.requests == []
+
+
+def test_member_without_the_right_to_read_rings_at_the_next_leader(host: Host) -> None:
+    bell = host.bell()
+    host.transport.answer(ListenForRings, RingsAnswer(error_code=29, next_offset=5))
+    bell.ring()
+    host.transport.answer(Produce, ProduceAnswer(error_code=6))
+    assert [delay_s for delay_s, _ in host.transport.actions] == [300.0, 0.2]
+    del host.transport.actions[0]
+    host.transport.run()
+    host.transport.answer(FindPartition, MOVED)
+    _, node = host.transport.answer(Produce, ProduceAnswer(error_code=0))
+    assert (node, host.transport.requests) == (THERE, [])
+    bell.finish(10.0)
+
+
+@pytest.mark.parametrize("answer", [ProduceAnswer(error_code=0), ProduceAnswer(error_code=29)])
+def test_finish_waits_for_the_answer(host: Host, answer: ProduceAnswer) -> None:
     bell = host.ringing()
     waiting = threading.Thread(target=bell.finish, args=(10.0,))
     waiting.start()

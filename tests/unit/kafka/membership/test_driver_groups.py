@@ -290,7 +290,7 @@ def test_leader_names_the_liar_once() -> None:
         liar = _pair_with_liar(group)
         group.add("c")
         group.run(10.0)
-        reason = "impossible generation"
+        reason = "never assigned"
         assert _reports(group) == [
             ClaimRefused(member_id=liar.member_id, count=PARTITIONS, reason=reason)
         ]

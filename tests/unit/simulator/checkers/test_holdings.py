@@ -104,8 +104,10 @@ def test_single_owner_when_two_hold_one_resource_is_broken(
         (GAIN, BEGIN, TOLD, LATE),
         (GAIN, BEGIN, LATE, ProcessEnded(cause=EndCause.CLOSED)),
         (GAIN, BEGIN, LOSS, LOST, GAIN),
-        (GAIN, BEGIN, ProcessPaused(), LOST, ProcessResumed()),
-        (GAIN, BEGIN, ProcessPaused(), ProcessResumed(), LOST),
+        (GAIN, BEGIN, LATE, DEAD),
+        (GAIN, BEGIN, ProcessPaused(), LOST, ProcessEnded(cause=EndCause.CLOSED)),
+        (GAIN, BEGIN, ProcessPaused(), LOST, LOSS, ProcessResumed(), GAIN, BEGIN),
+        (GAIN, BEGIN, ProcessPaused(), ProcessResumed(), LOSS, LOST),
         (GAIN, BEGIN, ResourcesStopped(resources=T0, reason=StopReason.CLOSED)),
     ],
 )
@@ -124,6 +126,10 @@ def test_pairs_when_each_comes_in_its_turn_are_kept(records: tuple[Record, ...])
         ((GAIN, BEGIN, STOP), "was not told to"),
         ((GAIN, BEGIN, ProcessPaused(), STOP), "was not told to"),
         ((ProcessPaused(), ProcessResumed(), GAIN, BEGIN, LOST), "has not lost"),
+        ((GAIN, BEGIN, ProcessPaused(), ProcessResumed(), LOST), "has not lost"),
+        ((GAIN, BEGIN, ProcessPaused(), LOST, GAIN, BEGIN), "goes on without"),
+        ((GAIN, BEGIN, ProcessPaused(), LOST, GAIN, TOLD, STOP), "goes on without"),
+        ((GAIN, BEGIN, LATE, GAIN, BEGIN), "goes on without"),
         ((GAIN, BEGIN, LOST), "has not lost"),
         ((GAIN, BEGIN, TOLD, LOST), "has not lost"),
         ((GAIN, TOLD, STOP, STOP), "stops what it does not hold"),
@@ -134,3 +140,11 @@ def test_pairs_when_something_is_out_of_turn_are_broken(
 ) -> None:
     rows = [(at_ms, "a", record) for at_ms, record in enumerate((START, *records))]
     assert words in next(iter(check_pairs(telemetry(*rows), stop_max_ms=10))).message
+
+
+def test_pairs_when_a_member_that_did_not_stop_in_time_goes_on_are_broken() -> None:
+    """It was not told to stop, so it can only be closing."""
+    rows = [(0, "a", START), (1, "a", GAIN), (2, "a", BEGIN), (12, "a", LATE)]
+    assert list(check_pairs(telemetry(*rows, (22, "z", START)), stop_max_ms=10)) == []
+    (violation,) = check_pairs(telemetry(*rows, (23, "z", START)), stop_max_ms=10)
+    assert violation.message == "a goes on without {'T': [0]}, which it has not lost"
