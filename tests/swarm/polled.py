@@ -208,6 +208,7 @@ class PolledApplication(TrueApplication):
     _busy: bool = False
     _is_due: bool = False
     _untold: ResourceSet = EMPTY  # granted, and no record says that it has ended
+    _begun: ResourceSet = EMPTY  # those of them of which a record says that work has begun
 
     def __attrs_post_init__(self) -> None:
         process, dice = self.owner, self.process.world.dice("habits")
@@ -271,11 +272,11 @@ class PolledApplication(TrueApplication):
 
     def lose(self) -> None:
         # Other members may own them from now on, even while callbacks still end the work here.
-        owned, untold = self.owned, self._untold
-        self._put(LoseResources(resources=owned, cause="lost"))
-        if untold:
-            self._write(ResourcesStopped(resources=untold, reason=StopReason.LOST))
-        self.owned = EMPTY
+        self._put(LoseResources(resources=self.owned, cause="lost"))
+        if self._begun:
+            self._write(ResourcesStopped(resources=self._begun, reason=StopReason.LOST))
+        self.state.drop(self._untold)
+        self.owned = self._untold = EMPTY
         self._refresh()
         if self.closing:
             self._leave()
@@ -303,8 +304,7 @@ class PolledApplication(TrueApplication):
         self.oracle.closes()
         with suppress(ValueError):  # raised by a callback
             self.listener.give_up()
-        if self._untold:  # granted meanwhile, or never served
-            self._write(ResourcesStopped(resources=self._untold, reason=StopReason.CLOSED))
+        self.owned = self._untold = EMPTY  # also those granted meanwhile, or never served
         self.port.inbox.clear()
         self.oracle.closed()
 
@@ -402,11 +402,13 @@ class PolledApplication(TrueApplication):
             some = record.resources & self._untold
             if isinstance(record, ResourcesStopped):
                 self._untold -= some
+                self._begun -= some
                 if record.reason is not StopReason.LOST or some <= self.owned:
                     self.owned -= some
                 if record.reason is not StopReason.CLOSED:
                     self.state.drop(some)
             elif some:
+                self._begun |= some
                 self.oracle.started(some)
                 self.state.complete(some)
                 self.costs.note_work(some, self.process.name)
