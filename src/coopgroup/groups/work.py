@@ -501,7 +501,7 @@ class ResourceWork:
             # The process was frozen: a flush in `stop` would run beside the next owner.
             work.is_stale, work.reason = True, StopReason.LOST
         abandons = action is Step.LOST and work.is_stale
-        is_due = work.next_step(besides=work.busy) is action and not self._awaits(work, action)
+        is_due = work.next_step(besides=1) is action and not self._awaits(work, action)
         return abandons or is_due
 
     def _returned(self, work: Work, action: Step) -> None:
