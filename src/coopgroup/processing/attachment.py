@@ -286,7 +286,7 @@ class Attachment:
         """Log a warning about a record."""
         self._warn(event, work.tenure.partition, work.offset, **fields)
 
-    def _warn(self, event: str, partition: Partition, offset: int, **fields: Any) -> None:
+    def _warn(self, event: str, partition: Partition, offset: int, **fields: Any) -> None:  # noqa: ANN401
         topic, number = partition
         self.parts.driver.sink.warn(event, topic=topic, partition=number, offset=offset, **fields)
 

@@ -142,6 +142,16 @@ def test_stop_that_waits_while_the_lease_ends_is_lost(bench: Bench, how: str) ->
     bench.check()
 
 
+def test_granted_token_outlives_the_lease_and_ends_with_the_work(bench: Bench) -> None:
+    assert bench.work.granted_token(HEAVY) is None
+    bench.grant(ONLY_HEAVY)
+    assert (bench.work.token(HEAVY), bench.work.granted_token(HEAVY)) == (3, 3)
+    bench.lease_until_s = bench.hand.now_s
+    assert (bench.work.token(HEAVY), bench.work.granted_token(HEAVY)) == (None, 3)
+    bench.put(LOSE_HEAVY)
+    assert bench.work.granted_token(HEAVY) is None
+
+
 def test_callbacks_that_wait_for_a_thread_are_warned_of(bench: Bench) -> None:
     assert bench.reminder_s == math.inf
     bench.work.put(GrantResources(resources=BOTH))

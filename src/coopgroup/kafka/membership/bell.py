@@ -215,11 +215,11 @@ class TopicBell:
         def on_answer(answer: ProduceAnswer | TransportFailure) -> None:
             # If the leader has moved, the request for rings fails too, and finds the next leader.
             if isinstance(answer, ProduceAnswer):
-                named = {"topic": self.topic, "action": "ring"}
                 if answer.error_code in TOPIC_REFUSALS:
-                    self._ringing.fail(at_once=True, **named, error=_said(answer))
+                    error = _said(answer)
+                    self._ringing.fail(at_once=True, topic=self.topic, action="ring", error=error)
                 elif not answer.error_code:
-                    self._ringing.succeed(**named)
+                    self._ringing.succeed(topic=self.topic, action="ring")
             self._end_ring()
 
         self._send(TopicLane.RING, ring, on_answer, place.leader)
