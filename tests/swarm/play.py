@@ -37,6 +37,7 @@ from tests.swarm.named import NAMED, NamedSimulation, check_named, configured
 from tests.swarm.places import left_out, misplaced, traits_of
 from tests.swarm.polled import POLLED, PolledSimulation
 from tests.swarm.ports import TrueSimulation, virtual_time
+from tests.swarm.processed import PROCESSED, ProcessedSimulation
 from tests.swarm.rest import (
     RECORDS_MAX,
     needless_losses,
@@ -74,6 +75,7 @@ CONFIG: Final = MemberConfig(
 _TRUE: Final[Mapping[str, type[TrueSimulation]]] = {
     NAMED: NamedSimulation,
     POLLED: PolledSimulation,
+    PROCESSED: ProcessedSimulation,
     LOOPED: LoopedSimulation,
 }
 _READABLE_AFTER_MS: Final = 200

@@ -234,6 +234,18 @@ def test_stop_that_never_ends_is_lost_and_given_up(bench: Bench) -> None:
     assert bench.work.holds(HEAVY)
 
 
+def test_start_that_waits_for_a_thread_never_runs_beside_lost(bench: Bench) -> None:
+    """Regression: all threads were busy, and the resource was started twice."""
+    bench.during["lost", HEAVY] = bench.grant
+    bench.work.put(GrantResources(resources=ONLY_HEAVY))
+    bench.work.put(REVOKE_HEAVY)
+    for _ in ("half of the limit", "the limit"):
+        bench.hand.now_s += STOP_S
+        bench.work.wake()
+    bench.hand.run()
+    assert bench.actions() == ["lost", "start"]
+
+
 def test_close_that_is_granted_something_hands_over(bench: Bench) -> None:
     fresh = ResourceSet({"fresh": [0]})
 

@@ -24,6 +24,7 @@ from coopgroup.core.policies.tables import (
     Receiver,
     ResourceAction,
 )
+from coopgroup.groups.state import STEPS, Step
 
 TABLES: dict[str, DecisionTable[Any]] = {
     "causes": CAUSES,
@@ -32,8 +33,11 @@ TABLES: dict[str, DecisionTable[Any]] = {
     "moves": MOVE_MODES,
     "receivers": RECEIVERS,
     "resources": RESOURCE_ACTIONS,
+    "steps": STEPS,
 }
 NEITHER = {"joined": False, "waits": False}
+IDLE = {"busy": False, "runs": False, "wanted": True}
+RUNS = {"busy": False, "runs": True, "stale": False}
 STAYS = {"claimed": True, "keeps": True, "wanted": False, "told": False}
 MOVES = STAYS | {"unfit": False, "taken": False}
 # An action, and the facts that lead to it whatever else holds.
@@ -89,6 +93,17 @@ RULES: dict[str, list[tuple[Enum, dict[str, bool]]]] = {
         # KIP-134: the first member of a group does not start with everything.
         (ResourceAction.GATHER, {"claimed": False, "waits": False, "forms": True}),
         (ResourceAction.ASK, {"claimed": False, "waits": False, "forms": False, "unheard": True}),
+    ],
+    "steps": [
+        (Step.WAIT, {"busy": True}),
+        # A frozen process must not flush beside the next owner.
+        (Step.LOST, {"busy": False, "runs": True, "stale": True}),
+        (Step.STOP, RUNS | {"wanted": False}),
+        (Step.END, IDLE | {"wanted": False}),
+        (Step.KEEP, IDLE | {"refused": True}),
+        (Step.START, IDLE | {"refused": False}),
+        (Step.CHANGE, RUNS | {"wanted": True, "changed": True}),
+        (Step.KEEP, RUNS | {"wanted": True, "changed": False}),
     ],
 }
 each_table = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
