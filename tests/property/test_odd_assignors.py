@@ -85,8 +85,8 @@ class OddGroup(DecliningGroup):
             for name, declined in self.declined.items():
                 self.members[name].owned -= declined
             decision = self.round(after_ms=DELAY_MS + 1)
-            declined = any(self.members[one].owned & some for one, some in self.declined.items())
-            if not (decision.plan.follow_up or decision.plan.rejoin_in_ms or declined):
+            refuses = any(self.members[one].owned & some for one, some in self.declined.items())
+            if not (decision.plan.follow_up or decision.plan.rejoin_in_ms or refuses):
                 return
         raise AssertionError(self.taken)
 
