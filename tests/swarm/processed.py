@@ -12,6 +12,7 @@ that each is handled before an offset behind it is committed.
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import SimpleNamespace
@@ -77,7 +78,7 @@ class _Fetching(Fetching):
         self.full -= resources
         super().end(resources)
 
-    def pause(self, partitions: Any, _: object, by: str) -> None:  # noqa: ANN401 - a list
+    def pause(self, partitions: Any, _: ResourceSet, by: str) -> None:  # noqa: ANN401 - a list
         if by == "processing":
             self.full |= as_resources(partitions)
         else:
@@ -89,6 +90,10 @@ class _Fetching(Fetching):
     @property
     def record_buffer(self) -> Any:  # noqa: ANN401 - as the fetcher's
         return SimpleNamespace(paused_by=lambda _: tuple(self.full))
+
+    @property
+    def starts(self) -> Any:  # noqa: ANN401 - as the fetcher's
+        return SimpleNamespace(lookup=SimpleNamespace(is_idle=True))
 
     def positions(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         some = as_resources(partitions) & self.begun
@@ -102,7 +107,7 @@ class _Fetching(Fetching):
 
     def take(self, count: int) -> list[FakeRecord]:
         """Hand out some records."""
-        found = []
+        found: list[FakeRecord] = []
         for one in self.fetched - self.paused - self.full:
             while len(found) < count and self.next[one] < self.now_ms() // _EVERY_MS:
                 at = self.next[one]
@@ -184,6 +189,10 @@ class _Processing(ThreadProcessing):
         with self.application.told("on_lost", partitions):
             super()._on_lost(consumer, partitions)
 
+    def _wind_down(self, *, is_complete: bool) -> None:
+        self.application.ends_ms = self.application.process.world.now_ms
+        super()._wind_down(is_complete=is_complete)
+
 
 @define(kw_only=True, eq=False)
 class ProcessedApplication(PolledApplication):
@@ -194,6 +203,7 @@ class ProcessedApplication(PolledApplication):
     store: OffsetStore = field(init=False)
     stop_ms: int = field(init=False)
     by_key: bool = field(init=False)
+    ends_ms: float = math.inf  # since when `process` ends
     _sent: dict[int, tuple[Offset, ...]] = field(factory=dict)
     _revoked_ms: dict[Resource, int] = field(factory=dict)
     _lives: int = 0
@@ -234,7 +244,7 @@ class ProcessedApplication(PolledApplication):
         )
         consumer = self.listener.consumer = cast("Any", _Consumer(self, parts))
         while not self.closing:
-            self._lives += 1
+            self._lives, self.ends_ms = self._lives + 1, math.inf
             stop = SimpleNamespace(is_set=lambda: self.closing)
             timing = Timing(stop, self.stop_ms, hands_over=False)
             scheduler = Scheduler("key" if self.by_key else "partition", _LIMITS)
@@ -286,8 +296,13 @@ class ProcessedApplication(PolledApplication):
         due = self.store.due(resources & self.listener.owned)
         ahead = self.load.to_commit(resources, numbers)  # the simulation's own records
         some = {(one.topic, one.partition) for one in due} | {row[:2] for row in ahead}
-        rows = self.load.processed(resources, numbers)
-        rows = [row for row in rows if row[:2] in some]
+        rows = [
+            row
+            for row, before in zip(
+                self.load.processed(resources, numbers), self.load.committed[numbers], strict=True
+            )
+            if row[:2] in some and row[2] >= before
+        ]
         if not rows:
             then()
             return
@@ -314,7 +329,8 @@ class ProcessedApplication(PolledApplication):
     def told(self, name: str, partitions: list[TopicPartition]) -> Iterator[None]:
         """Tell the oracle of a callback of `process`."""
         resources = as_resources(partitions)
-        self._revoked_ms |= dict.fromkeys(resources, self.process.world.now_ms)
+        since_ms = self.process.world.now_ms if name == "on_revoke" else -self.stop_ms
+        self._revoked_ms |= dict.fromkeys(resources, since_ms)
         call = self.oracle.called(name, resources)
         self._refresh()
         try:
@@ -329,7 +345,8 @@ class ProcessedApplication(PolledApplication):
         now_ms = self.process.world.now_ms
         for one in as_resources(partitions) - self.oracle.lost:
             runs = any(lane[:3] == self._tenure(lane[0], one) for lane in self._running)
-            if runs and now_ms < self._revoked_ms.get(one, 0) + self.stop_ms:
+            since_ms = min(self._revoked_ms.get(one, 0), self.ends_ms)
+            if runs and now_ms < since_ms + self.stop_ms:
                 self.object_to(f"is told that {one} has ended, while a record is handled")
         self.sleep(1)
         if self.happens("raises"):
