@@ -78,11 +78,12 @@ class _Fetching(Fetching):
         self.full -= resources
         super().end(resources)
 
-    def pause(self, partitions: Any, _: ResourceSet, by: str) -> None:  # noqa: ANN401 - a list
+    def pause(self, partitions: Any, resources: ResourceSet, by: str) -> None:  # noqa: ANN401 - a list
+        some = as_resources(partitions) & resources
         if by == "processing":
-            self.full |= as_resources(partitions)
+            self.full |= some
         else:
-            super().pause(partitions, as_resources(partitions), by)
+            super().pause(partitions, some, by)
 
     def resume(self, partitions: list[TopicPartition], _: str) -> None:
         self.full -= as_resources(partitions)
