@@ -103,23 +103,122 @@ class Played:
 
 def play(run: SwarmRun, *, transcript: bool = False) -> Played:
     """Play a run to its end."""
-    faults, is_named = run.faults, run.theirs == NAMED
-    kind = _TRUE.get(run.theirs, Simulation)
-    config = attrs.evolve(CONFIG, rebalance_timeout_ms=run.rebalance_timeout_ms)
-    simulation = small_group(
-        seed=run.seed,
-        kind=kind,
-        config=configured(config) if is_named else config,
-        run_settings=_habits(run),
-        delay_ms_max=faults.delay_ms_max,
-        loss=faults.loss,
-        commit_interval_ms=0 if is_named else faults.commit_interval_ms,
-        restore_ms=Span(0, faults.restore_ms_max),
-    )
-    if isinstance(simulation, TrueSimulation):
-        simulation.prepare(run)
-    with virtual_time(simulation):
-        return _played(run, simulation, transcript=transcript)
+    stage = Stage.of(run, transcript=transcript)
+    with virtual_time(stage.simulation):
+        stage.play(run)
+        return stage.end(run)
+
+
+@define(kw_only=True, eq=False)
+class Stage:
+    """A group in the middle of a run, and the player of its acts.
+
+    Attributes:
+        simulation: the group.
+        guests: processes of other clients.
+        player: executes the acts.
+        witness: watches the rounds of hostile members; None without them.
+        written: the transcript; None if it is not wanted.
+        done: number of acts that were played.
+        act_at_ms: time of the last of them.
+    """
+
+    simulation: Simulation
+    guests: Guests
+    player: Player
+    witness: Witness | None
+    written: Transcript | None
+    done: int = 0
+    act_at_ms: int = 0
+
+    @classmethod
+    def of(cls, run: SwarmRun, *, transcript: bool = False) -> Stage:
+        """Build the group of a run; nothing has happened in it yet."""
+        faults, is_named = run.faults, run.theirs == NAMED
+        config = attrs.evolve(CONFIG, rebalance_timeout_ms=run.rebalance_timeout_ms)
+        simulation = small_group(
+            seed=run.seed,
+            kind=_TRUE.get(run.theirs, Simulation),
+            config=configured(config) if is_named else config,
+            run_settings=_habits(run),
+            delay_ms_max=faults.delay_ms_max,
+            loss=faults.loss,
+            commit_interval_ms=0 if is_named else faults.commit_interval_ms,
+            restore_ms=Span(0, faults.restore_ms_max),
+        )
+        if isinstance(simulation, TrueSimulation):
+            simulation.prepare(run)
+        _set_faults(simulation, faults)
+        written = Transcript() if transcript else None
+        simulation.world.transcript = HandOvers(simulation, Leases(simulation, written))
+        guests = Guests(simulation=simulation, theirs="" if run.theirs in _TRUE else run.theirs)
+        supervisors = Supervisors(
+            simulation=simulation, delay_ms_max=faults.leave_ms_max, loss=faults.leave_loss
+        )
+        player = Player(
+            simulation=simulation,
+            guests=guests,
+            supervisors=supervisors,
+            traits_of=partial(traits_of, run),
+            keeps_state=faults.keeps_state,
+        )
+        witness = None
+        if run.theirs == HOSTILE:
+            prepare(simulation)
+            witness = Witness(
+                simulation, simulation.network.brokers, guests.processes, player.disturbed
+            )
+            simulation.network.brokers = cast("Brokers", witness)
+        if faults.loss:
+            player.disturbed.add("")
+        return cls(
+            simulation=simulation, guests=guests, player=player, witness=witness, written=written
+        )
+
+    def play(self, run: SwarmRun, until_ms: int | None = None) -> None:
+        """Play the acts that are due until a time, and let it pass; all acts without a time."""
+        world = self.simulation.world
+        for act in run.acts[self.done :]:
+            at_ms = self.act_at_ms + act.after_ms
+            if len(world.telemetry) > RECORDS_MAX or (until_ms is not None and at_ms > until_ms):
+                break
+            self.simulation.run(at_ms - world.now_ms)
+            self.player.act(act)
+            self.done, self.act_at_ms = self.done + 1, at_ms
+        if until_ms is not None:
+            self.simulation.run(until_ms - world.now_ms)
+
+    def end(self, run: SwarmRun) -> Played:
+        """End all faults after the acts of the run, and check it."""
+        simulation, player, guests = self.simulation, self.player, self.guests
+        world = simulation.world
+        simulation.run(run.healed_after_ms)
+        # A declined resource is left out of a round, which no record distinguishes from a deletion.
+        plain = not isinstance(simulation, NamedSimulation)
+        plain &= not any(act.kind in {ActKind.SUBSCRIBE, ActKind.FORGE} for act in run.acts)
+        calm_from_ms = world.now_ms
+        if self.witness is not None:
+            violations = settle_beside(self.witness, guests, player.away)
+        elif guests.theirs:
+            violations = settle_with_guests(guests, player.away, plain=plain)
+        else:
+            leaves = any(act.kind is ActKind.HAND_OVER for act in run.acts)
+            violations = settle(simulation, plain=plain, with_hand_overs=leaves, away=player.away)
+            if player.away:
+                message = f"not ended: {', '.join(sorted(player.away))}"
+                found = Violation(checker="hand-over", at_ms=world.now_ms, message=message)
+                violations = (*violations, found)
+            violations += tuple(needless_losses(world.telemetry, player.disturbed))
+            violations += tuple(misplaced(run, world.telemetry, world.now_ms))
+            violations += tuple(left_out(run, simulation))
+            if isinstance(simulation, NamedSimulation):
+                violations += tuple(check_named(simulation, world.telemetry, calm_from_ms))
+        return Played(
+            run=run,
+            violations=violations,
+            telemetry=tuple(world.telemetry),
+            transcript=() if self.written is None else tuple(self.written.lines),
+        )
 
 
 def _set_faults(simulation: Simulation, faults: Faults) -> None:
@@ -131,67 +230,6 @@ def _set_faults(simulation: Simulation, faults: Faults) -> None:
             false_every_ms=faults.bell_false_ms,
         )
         simulation.hang_bell(times)
-
-
-def _played(run: SwarmRun, simulation: Simulation, *, transcript: bool) -> Played:
-    faults = run.faults
-    _set_faults(simulation, faults)
-    world = simulation.world
-    written = Transcript() if transcript else None
-    world.transcript = HandOvers(simulation, Leases(simulation, written))
-    is_named = isinstance(simulation, NamedSimulation)
-    guests = Guests(simulation=simulation, theirs="" if run.theirs in _TRUE else run.theirs)
-    supervisors = Supervisors(
-        simulation=simulation, delay_ms_max=faults.leave_ms_max, loss=faults.leave_loss
-    )
-    player = _Player(
-        simulation=simulation,
-        guests=guests,
-        supervisors=supervisors,
-        traits_of=partial(traits_of, run),
-        keeps_state=faults.keeps_state,
-    )
-    witness = None
-    if run.theirs == HOSTILE:
-        prepare(simulation)
-        witness = Witness(
-            simulation, simulation.network.brokers, guests.processes, player.disturbed
-        )
-        simulation.network.brokers = cast("Brokers", witness)
-    if faults.loss:
-        player.disturbed.add("")
-    for act in run.acts:
-        simulation.run(act.after_ms)
-        player.act(act)
-        if len(world.telemetry) > RECORDS_MAX:
-            break
-    simulation.run(run.healed_after_ms)
-    # A declined resource is left out of a round, which no record distinguishes from a deletion.
-    plain = not is_named
-    plain &= not any(act.kind in {ActKind.SUBSCRIBE, ActKind.FORGE} for act in run.acts)
-    calm_from_ms = world.now_ms
-    if witness is not None:
-        violations = settle_beside(witness, guests, player.away)
-    elif guests.theirs:
-        violations = settle_with_guests(guests, player.away, plain=plain)
-    else:
-        leaves = any(act.kind is ActKind.HAND_OVER for act in run.acts)
-        violations = settle(simulation, plain=plain, with_hand_overs=leaves, away=player.away)
-        if player.away:
-            message = f"not ended: {', '.join(sorted(player.away))}"
-            found = Violation(checker="hand-over", at_ms=world.now_ms, message=message)
-            violations = (*violations, found)
-        violations += tuple(needless_losses(world.telemetry, player.disturbed))
-        violations += tuple(misplaced(run, world.telemetry, world.now_ms))
-        violations += tuple(left_out(run, simulation))
-        if isinstance(simulation, NamedSimulation):
-            violations += tuple(check_named(simulation, world.telemetry, calm_from_ms))
-    return Played(
-        run=run,
-        violations=violations,
-        telemetry=tuple(world.telemetry),
-        transcript=() if written is None else tuple(written.lines),
-    )
 
 
 def small_group(
@@ -267,7 +305,7 @@ def _mishaps(faults: Faults) -> WarmupMishaps | None:
 
 
 @define(kw_only=True, eq=False)
-class _Player:
+class Player:
     """Executes acts.
 
     Attributes:
