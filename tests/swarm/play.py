@@ -29,6 +29,8 @@ from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.transcript import Transcript
 from coopgroup.simulator.world import Violation
 from coopgroup.simulator.world.network import Mishap, Upset
+from tests.swarm.checkers.faults import Usual, check_faults
+from tests.swarm.faults import without_faults
 from tests.swarm.hostile import HOSTILE, prepare
 from tests.swarm.leases import Leases
 from tests.swarm.looped import LOOPED, LoopedSimulation
@@ -38,6 +40,7 @@ from tests.swarm.places import left_out, misplaced, traits_of
 from tests.swarm.polled import POLLED, PolledSimulation
 from tests.swarm.ports import TrueSimulation, virtual_time
 from tests.swarm.rest import (
+    QUIET_MS,
     RECORDS_MAX,
     needless_losses,
     settle,
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from coopgroup.core.model.traits import Traits
     from coopgroup.simulator.host.process import Process
     from coopgroup.simulator.world.brokers import Brokers
+    from coopgroup.simulator.world import Watcher
     from coopgroup.simulator.world.calls import Call, Client
     from coopgroup.telemetry import Envelope
     from tests.swarm.runs import Act, Faults, SwarmRun
@@ -98,127 +102,46 @@ class Played:
     run: SwarmRun
     violations: tuple[Violation, ...]
     telemetry: tuple[Envelope, ...]
-    transcript: tuple[str, ...]
+    transcript: tuple[str, ...] = ()
 
 
-def play(run: SwarmRun, *, transcript: bool = False) -> Played:
-    """Play a run to its end."""
-    stage = Stage.of(run, transcript=transcript)
-    with virtual_time(stage.simulation):
-        stage.play(run)
-        return stage.end(run)
+def play(
+    run: SwarmRun,
+    *,
+    transcript: bool = False,
+    usual: Usual | None = None,
+    watcher: Watcher | None = None,
+) -> Played:
+    """Play a run to its end.
 
-
-@define(kw_only=True, eq=False)
-class Stage:
-    """A group in the middle of a run, and the player of its acts.
-
-    Attributes:
-        simulation: the group.
-        guests: processes of other clients.
-        player: executes the acts.
-        witness: watches the rounds of hostile members; None without them.
-        written: the transcript; None if it is not wanted.
-        done: number of acts that were played.
-        act_at_ms: time of the last of them.
+    Args:
+        run: the run.
+        transcript: whether to write one.
+        usual: what happens without the faults that exhaustion added, if they are already known.
+        watcher: receives every event; None for none.
     """
-
-    simulation: Simulation
-    guests: Guests
-    player: Player
-    witness: Witness | None
-    written: Transcript | None
-    done: int = 0
-    act_at_ms: int = 0
-
-    @classmethod
-    def of(cls, run: SwarmRun, *, transcript: bool = False) -> Stage:
-        """Build the group of a run; nothing has happened in it yet."""
-        faults, is_named = run.faults, run.theirs == NAMED
-        config = attrs.evolve(CONFIG, rebalance_timeout_ms=run.rebalance_timeout_ms)
-        simulation = small_group(
-            seed=run.seed,
-            kind=_TRUE.get(run.theirs, Simulation),
-            config=configured(config) if is_named else config,
-            run_settings=_habits(run),
-            delay_ms_max=faults.delay_ms_max,
-            loss=faults.loss,
-            commit_interval_ms=0 if is_named else faults.commit_interval_ms,
-            restore_ms=Span(0, faults.restore_ms_max),
-        )
-        if isinstance(simulation, TrueSimulation):
-            simulation.prepare(run)
-        _set_faults(simulation, faults)
+    if usual is None and any(act.is_fault for act in run.acts):
+        usual = Usual.of(play(without_faults(run)))
+    faults, is_named = run.faults, run.theirs == NAMED
+    kind = _TRUE.get(run.theirs, Simulation)
+    config = attrs.evolve(CONFIG, rebalance_timeout_ms=run.rebalance_timeout_ms)
+    simulation = small_group(
+        seed=run.seed,
+        kind=kind,
+        config=configured(config) if is_named else config,
+        run_settings=_habits(run),
+        delay_ms_max=faults.delay_ms_max,
+        loss=faults.loss,
+        commit_interval_ms=0 if is_named else faults.commit_interval_ms,
+        restore_ms=Span(0, faults.restore_ms_max),
+    )
+    if isinstance(simulation, TrueSimulation):
+        simulation.prepare(run)
+    with virtual_time(simulation):
         written = Transcript() if transcript else None
-        simulation.world.transcript = HandOvers(simulation, Leases(simulation, written))
-        guests = Guests(simulation=simulation, theirs="" if run.theirs in _TRUE else run.theirs)
-        supervisors = Supervisors(
-            simulation=simulation, delay_ms_max=faults.leave_ms_max, loss=faults.leave_loss
-        )
-        player = Player(
-            simulation=simulation,
-            guests=guests,
-            supervisors=supervisors,
-            traits_of=partial(traits_of, run),
-            keeps_state=faults.keeps_state,
-        )
-        witness = None
-        if run.theirs == HOSTILE:
-            prepare(simulation)
-            witness = Witness(
-                simulation, simulation.network.brokers, guests.processes, player.disturbed
-            )
-            simulation.network.brokers = cast("Brokers", witness)
-        if faults.loss:
-            player.disturbed.add("")
-        return cls(
-            simulation=simulation, guests=guests, player=player, witness=witness, written=written
-        )
-
-    def play(self, run: SwarmRun, until_ms: int | None = None) -> None:
-        """Play the acts that are due until a time, and let it pass; all acts without a time."""
-        world = self.simulation.world
-        for act in run.acts[self.done :]:
-            at_ms = self.act_at_ms + act.after_ms
-            if len(world.telemetry) > RECORDS_MAX or (until_ms is not None and at_ms > until_ms):
-                break
-            self.simulation.run(at_ms - world.now_ms)
-            self.player.act(act)
-            self.done, self.act_at_ms = self.done + 1, at_ms
-        if until_ms is not None:
-            self.simulation.run(until_ms - world.now_ms)
-
-    def end(self, run: SwarmRun) -> Played:
-        """End all faults after the acts of the run, and check it."""
-        simulation, player, guests = self.simulation, self.player, self.guests
-        world = simulation.world
-        simulation.run(run.healed_after_ms)
-        # A declined resource is left out of a round, which no record distinguishes from a deletion.
-        plain = not isinstance(simulation, NamedSimulation)
-        plain &= not any(act.kind in {ActKind.SUBSCRIBE, ActKind.FORGE} for act in run.acts)
-        calm_from_ms = world.now_ms
-        if self.witness is not None:
-            violations = settle_beside(self.witness, guests, player.away)
-        elif guests.theirs:
-            violations = settle_with_guests(guests, player.away, plain=plain)
-        else:
-            leaves = any(act.kind is ActKind.HAND_OVER for act in run.acts)
-            violations = settle(simulation, plain=plain, with_hand_overs=leaves, away=player.away)
-            if player.away:
-                message = f"not ended: {', '.join(sorted(player.away))}"
-                found = Violation(checker="hand-over", at_ms=world.now_ms, message=message)
-                violations = (*violations, found)
-            violations += tuple(needless_losses(world.telemetry, player.disturbed))
-            violations += tuple(misplaced(run, world.telemetry, world.now_ms))
-            violations += tuple(left_out(run, simulation))
-            if isinstance(simulation, NamedSimulation):
-                violations += tuple(check_named(simulation, world.telemetry, calm_from_ms))
-        return Played(
-            run=run,
-            violations=violations,
-            telemetry=tuple(world.telemetry),
-            transcript=() if self.written is None else tuple(self.written.lines),
-        )
+        played = _played(run, simulation, written or watcher, usual)
+    lines = () if written is None else tuple(written.lines)
+    return attrs.evolve(played, transcript=lines)
 
 
 def _set_faults(simulation: Simulation, faults: Faults) -> None:
@@ -230,6 +153,69 @@ def _set_faults(simulation: Simulation, faults: Faults) -> None:
             false_every_ms=faults.bell_false_ms,
         )
         simulation.hang_bell(times)
+
+
+def _played(
+    run: SwarmRun, simulation: Simulation, watcher: Watcher | None, usual: Usual | None
+) -> Played:
+    faults = run.faults
+    _set_faults(simulation, faults)
+    world = simulation.world
+    world.transcript = HandOvers(simulation, Leases(simulation, watcher))
+    is_named = isinstance(simulation, NamedSimulation)
+    guests = Guests(simulation=simulation, theirs="" if run.theirs in _TRUE else run.theirs)
+    supervisors = Supervisors(
+        simulation=simulation, delay_ms_max=faults.leave_ms_max, loss=faults.leave_loss
+    )
+    player = _Player(
+        simulation=simulation,
+        guests=guests,
+        supervisors=supervisors,
+        traits_of=partial(traits_of, run),
+        keeps_state=faults.keeps_state,
+    )
+    witness = None
+    if run.theirs == HOSTILE:
+        prepare(simulation)
+        witness = Witness(
+            simulation, simulation.network.brokers, guests.processes, player.disturbed
+        )
+        simulation.network.brokers = cast("Brokers", witness)
+    if faults.loss:
+        player.disturbed.add("")
+    for act in run.acts:
+        simulation.run(act.after_ms)
+        player.act(act)
+        if len(world.telemetry) > RECORDS_MAX:
+            break
+    simulation.run(run.healed_after_ms)
+    # A declined resource is left out of a round, which no record distinguishes from a deletion.
+    plain = not is_named
+    plain &= not any(act.kind in {ActKind.SUBSCRIBE, ActKind.FORGE} for act in run.acts)
+    calm_from_ms = world.now_ms
+    if witness is not None:
+        violations = settle_beside(witness, guests, player.away)
+    elif guests.theirs:
+        violations = settle_with_guests(guests, player.away, plain=plain)
+    else:
+        leaves = any(act.kind is ActKind.HAND_OVER for act in run.acts)
+        quiet_ms = QUIET_MS if usual is None else usual.quiet_ms
+        violations = settle(
+            simulation, plain=plain, with_hand_overs=leaves, away=player.away, quiet_ms=quiet_ms
+        )
+        if player.away:
+            message = f"not ended: {', '.join(sorted(player.away))}"
+            found = Violation(checker="hand-over", at_ms=world.now_ms, message=message)
+            violations = (*violations, found)
+        violations += tuple(needless_losses(world.telemetry, player.disturbed))
+        violations += tuple(misplaced(run, world.telemetry, world.now_ms))
+        violations += tuple(left_out(run, simulation))
+        if isinstance(simulation, NamedSimulation):
+            violations += tuple(check_named(simulation, world.telemetry, calm_from_ms))
+    played = Played(run=run, violations=violations, telemetry=tuple(world.telemetry))
+    if usual is not None:
+        played = attrs.evolve(played, violations=(*violations, *check_faults(played, usual)))
+    return played
 
 
 def small_group(
@@ -305,7 +291,7 @@ def _mishaps(faults: Faults) -> WarmupMishaps | None:
 
 
 @define(kw_only=True, eq=False)
-class Player:
+class _Player:
     """Executes acts.
 
     Attributes:
@@ -387,6 +373,8 @@ class Player:
         client = act.process if act.process != LEADER else "" if leader is None else leader.name
         self.disturbed.add(client)
         mishap = Mishap[act.mishap]
+        if act.is_fault and mishap is Mishap.REFUSED:
+            self.simulation.fatal_codes.add(act.number)
         upset = Upset(
             request=getattr(group_api, f"{act.request}Request"),
             mishap=mishap,
@@ -406,7 +394,7 @@ class Player:
             case ActKind.CLOSE | ActKind.CRASH:
                 self._return_later(process, act)
                 closes = act.kind is ActKind.CLOSE
-                (process.close if closes else partial(self.supervisors.crash, process))()
+                (process.close if closes else partial(self.supervisors.crash, process, act.number))()
             case ActKind.CRASH_AT_SYNC:
                 self.doomed[process.name] = act
             case ActKind.STALL:

@@ -17,7 +17,7 @@ from coopgroup.telemetry import (
 )
 
 # After these errors a member has left its generation. After any other error it keeps its
-# assignment.
+# assignment, or fails.
 _FENCED = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID", "FENCED_MEMBER_EPOCH")
 
 
@@ -33,7 +33,8 @@ def check_members(telemetry: Sequence[Envelope], *, is_eager: bool = False) -> I
                 lost_ms[client] = at_ms
             case MembershipLost():
                 request, _, error = record.cause.partition(" answered ")
-                if error and (error not in _FENCED or _keeps_claims(request, error)):
+                is_fenced = error in _FENCED and not _keeps_claims(request, error)
+                if error and not is_fenced and not _fails(telemetry, number):
                     message = f"lost {record.resources.to_dict()} for nothing: {record.cause}"
             case StateChanged(before="losing", after="joining") if lost_ms.get(client) == at_ms:
                 message = "joins before the application knows of its loss"
@@ -50,6 +51,11 @@ def check_members(telemetry: Sequence[Envelope], *, is_eager: bool = False) -> I
 def _keeps_claims(request: str, error: str) -> bool:
     """Return whether the member keeps its claims: its SyncGroup was only too late (KAFKA-14016)."""
     return request == "SyncGroup" and error == "ILLEGAL_GENERATION"
+
+
+def _fails(telemetry: Sequence[Envelope], number: int) -> bool:
+    """Return whether a member lost its resources because no retry can repair its error."""
+    return _next_state(telemetry, number) == "failed"
 
 
 def _next_state(telemetry: Sequence[Envelope], number: int) -> str:

@@ -1,0 +1,1 @@
+REACHED: set[str] = set()
