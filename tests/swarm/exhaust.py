@@ -77,7 +77,7 @@ def exhaust(cell: Cell, *, pairs: bool = False, choice: Choice | None = None) ->
     choice = Choice() if choice is None else choice
     with memo.used():
         messages = _Messages()
-        usual = Usual.of(play(run, watcher=messages))
+        usual = Usual.of(play(run, watcher=messages).telemetry)
         first = messages.between(cell.begins_ms, usual.moved_until_ms + _AFTER_MS)
         memo.keeps = pairs
         for trials in _with_each_fault(cell, run, first, choice):

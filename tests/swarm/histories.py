@@ -28,6 +28,7 @@ ACT_MS: Final = 400
 """Time at which the acts of a history begin; the first members are then at rest."""
 _FIRST_MS: Final = 5
 _HEALED_AFTER_MS: Final = 300  # the moves that the acts cause have commits to make
+_COMMIT_MS: Final = 400  # most commits are those of revocations
 _RESTORE_MS: Final = 60  # a warm-up outlives a heartbeat, and several fit between two rounds
 _WAITS: Final = {"scheduled_rebalance_timeout_ms": 300}
 _WARMUP: Final = {"max_concurrent": 2, "per_member": 1, "timeout_ms": 400, "standbys": 0}
@@ -129,7 +130,10 @@ class Cell:
         return SwarmRun(
             seed=1,
             policy=POLICIES[self.policy],
-            faults=Faults(restore_ms_max=_RESTORE_MS if self.policy == "warm" else 10),
+            faults=Faults(
+                restore_ms_max=_RESTORE_MS if self.policy == "warm" else 10,
+                commit_interval_ms=_COMMIT_MS,
+            ),
             acts=tuple(
                 _evolve(act, identity=identity)
                 if act.kind is ActKind.START and act.client != Client.OTHER

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import define, field
 
-from coopgroup.core.session import LagsChecked, RoundDecided, lead_round, new_session, step
+from coopgroup.core.leader import read_members
+from coopgroup.core.session import (
+    LagsChecked,
+    RoundDecided,
+    lead_round,
+    new_session,
+    session_deadline_ms,
+    step,
+)
 from coopgroup.simulator.host import process as host
 
 if TYPE_CHECKING:
@@ -47,6 +55,8 @@ class Memo:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(host, "new_session", self._new_session)
             patch.setattr(host, "step_session", self._step)
+            patch.setattr(host, "session_deadline_ms", self._deadline_ms)
+            patch.setattr(host, "read_members", self._read_members)
             patch.setattr(host, "lead_round", self._lead_round)
             yield
 
@@ -65,6 +75,13 @@ class Memo:
     def _step(self, session: Any, event: Any, *, now_ms: int) -> Any:  # noqa: ANN401 - passed on
         key = (id(session), now_ms, id(event) if isinstance(event, _BY_IDENTITY) else event)
         return self._find(key, (session, event), lambda: step(session, event, now_ms=now_ms))
+
+    def _deadline_ms(self, session: Any) -> Any:  # noqa: ANN401 - passed on
+        return self._find((id(session),), session, lambda: session_deadline_ms(session))
+
+    def _read_members(self, members: Any, *, index_min: int) -> Any:  # noqa: ANN401 - passed on
+        key = (id(members), index_min)
+        return self._find(key, members, lambda: read_members(members, index_min=index_min))
 
     def _lead_round(self, duty: Any, request: Any, metadata: Any, lags: Any, **named: Any) -> Any:  # noqa: ANN401 - passed on
         def compute() -> RoundDecided:

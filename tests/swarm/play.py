@@ -29,7 +29,7 @@ from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.transcript import Transcript
 from coopgroup.simulator.world import Violation
 from coopgroup.simulator.world.network import Mishap, Upset
-from tests.swarm.checkers.faults import Usual, check_faults
+from tests.swarm.checkers.faults import QUICK_MS, Usual, check_faults
 from tests.swarm.faults import without_faults
 from tests.swarm.hostile import HOSTILE, prepare
 from tests.swarm.leases import Leases
@@ -84,7 +84,7 @@ _READABLE_AFTER_MS: Final = 200
 _RESTORE_MS: Final = Span(0, 10)
 _RATE_PER_S: Final = 50.0
 _STORY_LINES_MAX: Final = 80
-_QUICK_MS: Final = 2
+_QUICK_DELAY_MS: Final = 2
 _LOOK_MS: Final = 20
 
 
@@ -121,7 +121,7 @@ def play(
         watcher: receives every event; None for none.
     """
     if usual is None and any(act.is_fault for act in run.acts):
-        usual = Usual.of(play(without_faults(run)))
+        usual = Usual.of(play(without_faults(run)).telemetry)
     faults, is_named = run.faults, run.theirs == NAMED
     kind = _TRUE.get(run.theirs, Simulation)
     config = attrs.evolve(CONFIG, rebalance_timeout_ms=run.rebalance_timeout_ms)
@@ -199,7 +199,7 @@ def _played(
         violations = settle_with_guests(guests, player.away, plain=plain)
     else:
         leaves = any(act.kind is ActKind.HAND_OVER for act in run.acts)
-        quiet_ms = QUIET_MS if usual is None else usual.quiet_ms
+        quiet_ms = QUIET_MS if usual is None else QUICK_MS
         violations = settle(
             simulation, plain=plain, with_hand_overs=leaves, away=player.away, quiet_ms=quiet_ms
         )
@@ -214,7 +214,8 @@ def _played(
             violations += tuple(check_named(simulation, world.telemetry, calm_from_ms))
     played = Played(run=run, violations=violations, telemetry=tuple(world.telemetry))
     if usual is not None:
-        played = attrs.evolve(played, violations=(*violations, *check_faults(played, usual)))
+        violations = (*violations, *check_faults(run, played.telemetry, usual))
+        played = attrs.evolve(played, violations=violations)
     return played
 
 
@@ -332,7 +333,7 @@ class _Player:
             case ActKind.MOVE:
                 # A living broker hands the group over. With slow messages, the look-up and the next
                 # heartbeats may take the rest of a session.
-                if act.for_ms or simulation.network.delay_ms.high > _QUICK_MS:
+                if act.for_ms or simulation.network.delay_ms.high > _QUICK_DELAY_MS:
                     self.disturbed.add("")
                 simulation.move_coordinator(act.number, act.for_ms)
             case ActKind.RESIZE:

@@ -25,16 +25,21 @@ def check_members(telemetry: Sequence[Envelope], *, is_eager: bool = False) -> I
     """Yield members that miss announcements, do not rejoin, or lose resources without cause."""
     yield from _check_announcements(telemetry)
     lost_ms: dict[str, int] = {}
+    failed: set[str] = set()
     for number, envelope in enumerate(telemetry):
         client, record, at_ms = envelope.client, envelope.record, envelope.at_ms
         message = ""
         match record:
+            case StateChanged(after="failed"):
+                failed.add(client)
+            case ProcessStarted():
+                failed.discard(client)
             case StateChanged(after="losing"):
                 lost_ms[client] = at_ms
             case MembershipLost():
                 request, _, error = record.cause.partition(" answered ")
                 is_fenced = error in _FENCED and not _keeps_claims(request, error)
-                if error and not is_fenced and not _fails(telemetry, number):
+                if error and not is_fenced and client not in failed:
                     message = f"lost {record.resources.to_dict()} for nothing: {record.cause}"
             case StateChanged(before="losing", after="joining") if lost_ms.get(client) == at_ms:
                 message = "joins before the application knows of its loss"
@@ -51,11 +56,6 @@ def check_members(telemetry: Sequence[Envelope], *, is_eager: bool = False) -> I
 def _keeps_claims(request: str, error: str) -> bool:
     """Return whether the member keeps its claims: its SyncGroup was only too late (KAFKA-14016)."""
     return request == "SyncGroup" and error == "ILLEGAL_GENERATION"
-
-
-def _fails(telemetry: Sequence[Envelope], number: int) -> bool:
-    """Return whether a member lost its resources because no retry can repair its error."""
-    return _next_state(telemetry, number) == "failed"
 
 
 def _next_state(telemetry: Sequence[Envelope], number: int) -> str:
