@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 SECOND_WITHIN: Final = 25
 """Messages after a first fault at which the second one may strike."""
+_PAIR_MS: Final = 2_000
 _AFTER_MS: Final = 250  # a heartbeat of each member that has heard everything
 
 
@@ -59,7 +60,7 @@ class Tally:
 
 
 @frozen(kw_only=True)
-class Choice:
+class Wanted:
     """Which faults to play.
 
     Attributes:
@@ -71,23 +72,37 @@ class Choice:
     names: frozenset[str] = frozenset()
 
 
-def exhaust(cell: Cell, *, pairs: bool = False, choice: Choice | None = None) -> Tally:
+def exhaust(cell: Cell, *, pairs: bool = False, wanted: Wanted | None = None) -> Tally:
     """Play a history with all single faults, or with all pairs."""
-    run, memo, tally = cell.run(), Memo(), Tally()
-    choice = Choice() if choice is None else choice
+    memo, tally = Memo(), Tally()
     with memo.used():
-        messages = _Messages()
-        usual = Usual.of(play(run, watcher=messages).telemetry)
-        first = messages.between(cell.begins_ms, usual.moved_until_ms + _AFTER_MS)
-        memo.keeps = pairs
-        for trials in _with_each_fault(cell, run, first, choice):
+        usual, batches = _singles(cell, Wanted() if wanted is None else wanted)
+        memo.keeps = False
+        for trials in batches:
             for trial in trials:
                 if pairs:
-                    _play_seconds(cell, trial, usual, memo, tally, choice)
+                    _play_pairs(cell, trial, usual, tally, Wanted() if wanted is None else wanted)
+                    memo.forget()
                 else:
                     _play_one(trial, usual, tally)
             memo.forget()
     return tally
+
+
+def single_faults(cell: Cell) -> Iterator[tuple[SwarmRun, Usual]]:
+    """Yield the runs of a history with one fault, and what happens without it."""
+    usual, batches = _singles(cell, Wanted())
+    for trials in batches:
+        for trial in trials:
+            yield trial, usual
+
+
+def _singles(cell: Cell, wanted: Wanted) -> tuple[Usual, Iterator[list[SwarmRun]]]:
+    run, messages = cell.run(), _Messages()
+    usual = Usual.of(play(run, watcher=messages).telemetry)
+    until_ms = max(usual.moved_until_ms, cell.begins_ms + _AFTER_MS) + _AFTER_MS
+    first = messages.between(cell.begins_ms, until_ms)
+    return usual, _with_each_fault(cell, run, first, wanted)
 
 
 def _play_one(
@@ -97,6 +112,21 @@ def _play_one(
     failure = failure_of(run, usual, messages)
     if failure is not None:
         tally.failures.append(failure)
+
+
+def _play_pairs(cell: Cell, run: SwarmRun, usual: Usual, tally: Tally, wanted: Wanted) -> None:
+    """Play a run with its fault, and with every second fault after it."""
+    messages = _Messages()
+    _play_one(run, usual, tally, messages)
+    at_ms = 0
+    for act in run.acts:
+        at_ms += act.after_ms
+        if act.is_fault:
+            break
+    later = messages.between(at_ms + 1, usual.moved_until_ms + 2 * _PAIR_MS)[:SECOND_WITHIN]
+    for trials in _with_each_fault(cell, run, later, wanted):
+        for trial in trials:
+            _play_one(trial, usual, tally)
 
 
 def failure_of(
@@ -113,7 +143,7 @@ def failure_of(
 
 
 def _with_each_fault(
-    cell: Cell, run: SwarmRun, messages: list[Message], choice: Choice
+    cell: Cell, run: SwarmRun, messages: list[Message], wanted: Wanted
 ) -> Iterator[list[SwarmRun]]:
     """Yield the runs with one more fault, those of each time together."""
     for at_ms, group in groupby(messages, lambda message: message.at_ms):
@@ -121,10 +151,10 @@ def _with_each_fault(
         faults: list[tuple[int, Act]] = []
         for message in same:
             # registered a moment before the message is sent
-            faults += [(at_ms - 1, one) for one in of_message(message, choice.every_code)]
+            faults += [(at_ms - 1, one) for one in of_message(message, wanted.every_code)]
         deeds = of_moment([one.process for one in same], cell.identity == Identity.NONE)
         faults += [(at_ms, one) for one in deeds]
-        names = choice.names
+        names = wanted.names
         yield [
             with_fault(run, when_ms, fault)
             for when_ms, fault in faults

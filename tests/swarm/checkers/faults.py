@@ -56,6 +56,7 @@ QUICK_MS: Final = 450
 """Time without a round after which a history rests: each member has sent heartbeats and commits."""
 _SESSION_MS: Final = 600
 _SLACK_MS: Final = 700  # three heartbeat intervals and some rounds
+_WARM_MS: Final = 1_000  # warm-ups come one after the other, and may time out
 _ROUNDS_OF_A_MEMBER: Final = 4  # its loss, the end of the delay, its return, and the follow-up
 _MOVES: Final = (AssignmentReceived, MembershipLost, ProcessEnded, ResourcesStarted)
 _ENDS: Final = frozenset({Action.LOSE, Action.LOSE_ID, Action.FENCED, Action.FAIL, Action.YIELD})
@@ -103,6 +104,8 @@ class Usual:
                     owners.update(dict.fromkeys(gained, one.client))
                 case ResourcesStarted(resources=resources):
                     works.update(dict.fromkeys(resources, one.client))
+                case ProcessEnded():
+                    works = {each: by for each, by in works.items() if by != one.client}
                 case MembershipLost(resources=resources):
                     losses[one.client] += any(works.get(each) == one.client for each in resources)
                 case ResourcesStopped(resources=resources, reason=StopReason.REVOKED):
@@ -223,5 +226,6 @@ class _Judge:
         ends_ms = self._at_ms + fault.for_ms + leaves_ms + _SESSION_MS + delay_ms
         until_ms = max(self.usual.moved_until_ms + fault.for_ms, ends_ms) + _SLACK_MS
         until_ms += self.now.revoking_rounds * interval_ms
+        until_ms += _WARM_MS if "warmup" in options else 0
         if self.now.moved_until_ms > until_ms:
             yield f"still moves at {self.now.moved_until_ms}, must rest at {until_ms}"
