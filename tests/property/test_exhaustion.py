@@ -58,7 +58,9 @@ def test_loss_that_no_fault_explains_is_an_objection() -> None:
     run, usual = next(
         (run, usual)
         for run, usual in single_faults(JOINS)
-        if any(act.kind is ActKind.PAUSE and act.for_ms == 900 for act in run.acts)
+        if any(
+            (act.kind, act.process, act.for_ms) == (ActKind.PAUSE, "p2", 900) for act in run.acts
+        )
     )
     telemetry = play(run, usual=usual).telemetry
     acts = tuple(attrs.evolve(act, for_ms=300 if act.is_fault else act.for_ms) for act in run.acts)

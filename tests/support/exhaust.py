@@ -1,6 +1,6 @@
 """`make exhaust`: every fault at every message of small histories.
 
-    python -m tests.support.exhaust [--pairs] [--part K/N] [--minutes M] [--every-code] [HISTORY ...]
+    python -m tests.support.exhaust [--pairs] [--every-code] [--part K/N] [--minutes M] [HISTORY]
     python -m tests.support.exhaust --bugs
 
 It plays the cells of `tests.swarm.histories` that this revision has not played yet, on all cores. A

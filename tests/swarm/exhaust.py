@@ -2,9 +2,9 @@
 
     for failure in exhaust(cell).failures: ...
 
-The history is played once to learn its messages. Then each run is the history with a fault at one of
-them: a plain run of the swarm. A `Memo` has the steps that these runs share, so what happens before
-a fault costs little. For pairs, the messages after the first fault are learned in the same way.
+The history is played once to learn its messages. Then each run is the history with a fault at one
+of them: a plain run of the swarm. A `Memo` has the steps that these runs share, so that the part
+before the fault costs little. For pairs, the messages after the first fault are learned likewise.
 """
 
 from __future__ import annotations
@@ -105,9 +105,7 @@ def _singles(cell: Cell, wanted: Wanted) -> tuple[Usual, Iterator[list[SwarmRun]
     return usual, _with_each_fault(cell, run, first, wanted)
 
 
-def _play_one(
-    run: SwarmRun, usual: Usual, tally: Tally, messages: _Messages | None = None
-) -> None:
+def _play_one(run: SwarmRun, usual: Usual, tally: Tally, messages: _Messages | None = None) -> None:
     tally.runs += 1
     failure = failure_of(run, usual, messages)
     if failure is not None:

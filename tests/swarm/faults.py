@@ -1,8 +1,8 @@
 """Every fault of one message, and every deed of the world at its moment, as acts of a run.
 
-`of_message` returns faults of the message itself, and `of_moment` what else may happen then. Each is
-a plain act of the swarm, so `with_fault` turns a history and a fault into a plain run, which can be
-saved, made smaller and played again.
+`of_message` returns faults of the message itself, and `of_moment` what else may happen then. Each
+is a plain act of the swarm. So `with_fault` turns a history and a fault into a plain run, which can
+be saved, made smaller and played again.
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ def codes_of(kind: RequestKind, *, every: bool) -> Iterator[ErrorCode]:
 
 def of_message(message: Message, every_code: bool) -> Iterator[Act]:
     """Yield the faults of a message; each must be played before the message is sent."""
-    upset = Act(
-        kind=ActKind.UPSET, process=message.process, request=message.request, is_fault=True
-    )
+    upset = Act(kind=ActKind.UPSET, process=message.process, request=message.request, is_fault=True)
     yield attrs.evolve(upset, mishap=Mishap.REQUEST_LOST.name)
     yield attrs.evolve(upset, mishap=Mishap.ANSWER_LOST.name)
     kind = RequestKind(message.request)
@@ -91,7 +89,9 @@ def of_moment(processes: Iterable[str], with_leaves: bool) -> Iterator[Act]:
         act = Act(kind=ActKind.CRASH, process=process, is_fault=True)
         yield act
         yield attrs.evolve(act, for_ms=_SOON_MS)
-        for leave_ms in _STILL_MS if with_leaves else ():  # the leave comes before or after the end of the session
+        for leave_ms in (
+            _STILL_MS if with_leaves else ()
+        ):  # the leave comes before or after the end of the session
             yield attrs.evolve(act, number=leave_ms)
         yield attrs.evolve(act, kind=ActKind.CLOSE)
         yield attrs.evolve(act, kind=ActKind.STALL)

@@ -5,7 +5,7 @@
         played = play(run)          # ends at rest, without a violation
 
 A cell is a history with one kind of identity and one policy. Three members share eight partitions,
-until the acts of the history begin at `ACT_MS`. `tests.swarm.exhaust` then adds every fault to every
+until the acts of the history begin at `ACT_MS`. `tests.swarm.exhaust` adds every fault to every
 message from that time on.
 """
 

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
     from coopgroup.core.model.traits import Traits
     from coopgroup.simulator.host.process import Process
-    from coopgroup.simulator.world.brokers import Brokers
     from coopgroup.simulator.world import Watcher
+    from coopgroup.simulator.world.brokers import Brokers
     from coopgroup.simulator.world.calls import Call, Client
     from coopgroup.telemetry import Envelope
     from tests.swarm.runs import Act, Faults, SwarmRun
@@ -192,31 +192,38 @@ def _played(
     # A declined resource is left out of a round, which no record distinguishes from a deletion.
     plain = not is_named
     plain &= not any(act.kind in {ActKind.SUBSCRIBE, ActKind.FORGE} for act in run.acts)
-    calm_from_ms = world.now_ms
     if witness is not None:
         violations = settle_beside(witness, guests, player.away)
     elif guests.theirs:
         violations = settle_with_guests(guests, player.away, plain=plain)
     else:
-        leaves = any(act.kind is ActKind.HAND_OVER for act in run.acts)
-        quiet_ms = QUIET_MS if usual is None else QUICK_MS
-        violations = settle(
-            simulation, plain=plain, with_hand_overs=leaves, away=player.away, quiet_ms=quiet_ms
-        )
-        if player.away:
-            message = f"not ended: {', '.join(sorted(player.away))}"
-            found = Violation(checker="hand-over", at_ms=world.now_ms, message=message)
-            violations = (*violations, found)
-        violations += tuple(needless_losses(world.telemetry, player.disturbed))
-        violations += tuple(misplaced(run, world.telemetry, world.now_ms))
-        violations += tuple(left_out(run, simulation))
-        if isinstance(simulation, NamedSimulation):
-            violations += tuple(check_named(simulation, world.telemetry, calm_from_ms))
-    played = Played(run=run, violations=violations, telemetry=tuple(world.telemetry))
+        violations = _settled(run, player, plain=plain, usual=usual)
+    return Played(run=run, violations=violations, telemetry=tuple(world.telemetry))
+
+
+def _settled(
+    run: SwarmRun, player: _Player, *, plain: bool, usual: Usual | None
+) -> tuple[Violation, ...]:
+    """Let a group of our members come to rest, and return the violations of the whole run."""
+    simulation, world = player.simulation, player.simulation.world
+    calm_from_ms = world.now_ms
+    leaves = any(act.kind is ActKind.HAND_OVER for act in run.acts)
+    quiet_ms = QUIET_MS if usual is None else QUICK_MS
+    violations = settle(
+        simulation, plain=plain, with_hand_overs=leaves, away=player.away, quiet_ms=quiet_ms
+    )
+    if player.away:
+        message = f"not ended: {', '.join(sorted(player.away))}"
+        found = Violation(checker="hand-over", at_ms=world.now_ms, message=message)
+        violations = (*violations, found)
+    violations += tuple(needless_losses(world.telemetry, player.disturbed))
+    violations += tuple(misplaced(run, world.telemetry, world.now_ms))
+    violations += tuple(left_out(run, simulation))
+    if isinstance(simulation, NamedSimulation):
+        violations += tuple(check_named(simulation, world.telemetry, calm_from_ms))
     if usual is not None:
-        violations = (*violations, *check_faults(run, played.telemetry, usual))
-        played = attrs.evolve(played, violations=violations)
-    return played
+        violations += tuple(check_faults(run, world.telemetry, usual))
+    return violations
 
 
 def small_group(
@@ -395,7 +402,11 @@ class _Player:
             case ActKind.CLOSE | ActKind.CRASH:
                 self._return_later(process, act)
                 closes = act.kind is ActKind.CLOSE
-                (process.close if closes else partial(self.supervisors.crash, process, act.number))()
+                (
+                    process.close
+                    if closes
+                    else partial(self.supervisors.crash, process, act.number)
+                )()
             case ActKind.CRASH_AT_SYNC:
                 self.doomed[process.name] = act
             case ActKind.STALL:

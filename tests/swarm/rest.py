@@ -219,9 +219,7 @@ def _see_partitions_change(simulation: Simulation) -> None:
             process.give(RejoinRequested(reason="partitions changed"))
 
 
-def _let_rest(
-    simulation: Simulation, until_ms: int, away: Collection[str], quiet_ms: int
-) -> None:
+def _let_rest(simulation: Simulation, until_ms: int, away: Collection[str], quiet_ms: int) -> None:
     """Let time pass until all processes are back and the group rests, or until `until_ms`."""
     world, since_ms = simulation.world, simulation.world.now_ms
     look_ms = min(_LOOK_MS, quiet_ms // 4)

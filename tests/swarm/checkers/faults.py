@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 QUICK_MS: Final = 450
 """Time without a round after which a history rests: each member has sent heartbeats and commits."""
 _SESSION_MS: Final = 600
+_SILENT_MS: Final = 300  # a heartbeat interval and the back-offs
 _SLACK_MS: Final = 700  # three heartbeat intervals and some rounds
 _WARM_MS: Final = 1_000  # warm-ups come one after the other, and may time out
 _ROUNDS_OF_A_MEMBER: Final = 4  # its loss, the end of the delay, its return, and the follow-up
@@ -140,9 +141,7 @@ def ends_a_membership(fault: Act) -> bool:
             return False
 
 
-def check_faults(
-    run: SwarmRun, telemetry: Sequence[Envelope], usual: Usual
-) -> Iterator[Violation]:
+def check_faults(run: SwarmRun, telemetry: Sequence[Envelope], usual: Usual) -> Iterator[Violation]:
     """Yield what a run with one fault does that the fault does not explain."""
     faults = [act for act in run.acts if act.is_fault]
     if len(faults) != 1 or run.theirs:
@@ -178,8 +177,8 @@ class _Judge:
         return sum(act.after_ms for act in self.run.acts[: place + 1])
 
     @cached_property
-    def _is_coming(self) -> bool:
-        """Whether a process is coming for which this fault matters."""
+    def _coming(self) -> int:
+        """Number of processes that are coming, if this fault matters for one of them."""
         at_ms, coming = 0, set()
         for act in self.run.acts:
             at_ms += act.after_ms
@@ -187,12 +186,20 @@ class _Judge:
             if starts and not act.is_fault and at_ms + act.for_ms > self._at_ms - _SESSION_MS:
                 coming.add(act.process)
         all_count = self._changes or self.fault.kind is ActKind.MOVE
-        return bool(coming) and (all_count or self.fault.process in coming)
+        return len(coming) if all_count or self.fault.process in coming else 0
+
+    @property
+    def _adds_up(self) -> bool:
+        """Whether the group is without a coordinator, and then for the time of the fault, too."""
+        moves = [act for act in self.run.acts if act.kind is ActKind.MOVE and act.for_ms]
+        outage_ms = sum(act.for_ms for act in moves if not act.is_fault)
+        return bool(outage_ms) and outage_ms + self.fault.for_ms > _SESSION_MS - _SILENT_MS
 
     def _losses(self) -> Iterator[str]:
         fault = self.fault
         # Members that wait for a round longer than the rebalance time-out may be out of the group.
         all_may = fault.request in _OF_ROUNDS and fault.for_ms > self.run.rebalance_timeout_ms
+        all_may |= self._adds_up
         for process, count in self.now.losses.items():
             may_lose = all_may or (process == fault.process and ends_a_membership(fault))
             if count > self.usual.losses.get(process, 0) + may_lose:
@@ -201,12 +208,12 @@ class _Judge:
     def _moves(self) -> Iterator[str]:
         fault = self.fault
         returns = ends_a_membership(fault) or (fault.kind in _OF_PROCESS and fault.for_ms > 0)
-        more = int(self._changes) + int(returns) + int(self._is_coming)
+        more = int(self._changes) + int(returns) + min(self._coming, 2)
         for (name, index), count in self.now.gains.items():
             if count > self.usual.gains.get((name, index), 0) + more:
                 yield f"{name}-{index} moves {count} times"
-        comes = returns or self._is_coming or fault.kind is ActKind.START
-        share = (len(self.now.gains) + 1) // 2 + self._is_coming if comes else 0
+        comes = returns or self._coming or fault.kind is ActKind.START
+        share = (len(self.now.gains) + 1) // 2 + min(self._coming, 2) if comes else 0
         for process, count in self.now.stops.items():
             if process != fault.process and count > self.usual.stops.get(process, 0) + share:
                 yield f"{process} stops {count} resources, at most {share} more than without fault"
@@ -218,7 +225,7 @@ class _Judge:
             for name in ("scheduled_rebalance_timeout_ms", "move_interval_ms")
         )
         revoking = max(self.now.revoking_rounds - self.usual.revoking_rounds, 0)
-        more = _ROUNDS_OF_A_MEMBER if self._changes else 1 + 2 * self._is_coming
+        more = _ROUNDS_OF_A_MEMBER if self._changes else 1 + 2 * min(self._coming, 2)
         rounds_max = self.usual.rounds + 2 * revoking + more
         if self.now.rounds > rounds_max:
             yield f"{self.now.rounds} rounds, at most {rounds_max}"
