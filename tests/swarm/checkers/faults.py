@@ -93,7 +93,7 @@ class Usual:
         gains: Counter[Resource] = Counter()
         stops: Counter[str] = Counter()
         owners: dict[Resource, str] = {}
-        works: dict[Resource, str] = {}
+        works: dict[str, set[Resource]] = {}
         rounds = revoking_rounds = moved_until_ms = 0
         for one in telemetry:
             record = one.record
@@ -104,11 +104,12 @@ class Usual:
                     gains.update(each for each in gained if owners.get(each) != one.client)
                     owners.update(dict.fromkeys(gained, one.client))
                 case ResourcesStarted(resources=resources):
-                    works.update(dict.fromkeys(resources, one.client))
+                    works.setdefault(one.client, set()).update(resources)
                 case ProcessEnded():
-                    works = {each: by for each, by in works.items() if by != one.client}
+                    works.pop(one.client, None)
                 case MembershipLost(resources=resources):
-                    losses[one.client] += any(works.get(each) == one.client for each in resources)
+                    worked = works.pop(one.client, set())
+                    losses[one.client] += any(each in worked for each in resources)
                 case ResourcesStopped(resources=resources, reason=StopReason.REVOKED):
                     stops[one.client] += len(resources)
                 case RoundDecided(revoked=revoked):
@@ -178,15 +179,19 @@ class _Judge:
 
     @cached_property
     def _coming(self) -> int:
-        """Number of processes that are coming, if this fault matters for one of them."""
-        at_ms, coming = 0, set()
+        """Return how often a resource may move because processes are coming; 0 to 2.
+
+        It moves for each newcomer. If the owner returns too late, it moves away and back.
+        """
+        at_ms, coming, times = 0, set(), 0
         for act in self.run.acts:
             at_ms += act.after_ms
             starts = act.kind is ActKind.START or (act.kind in _OF_PROCESS and act.for_ms > 0)
             if starts and not act.is_fault and at_ms + act.for_ms > self._at_ms - _SESSION_MS:
                 coming.add(act.process)
+                times += 1 if act.kind is ActKind.START else 2
         all_count = self._changes or self.fault.kind is ActKind.MOVE
-        return len(coming) if all_count or self.fault.process in coming else 0
+        return min(times, 2) if all_count or self.fault.process in coming else 0
 
     @property
     def _adds_up(self) -> bool:
@@ -208,12 +213,12 @@ class _Judge:
     def _moves(self) -> Iterator[str]:
         fault = self.fault
         returns = ends_a_membership(fault) or (fault.kind in _OF_PROCESS and fault.for_ms > 0)
-        more = int(self._changes) + int(returns) + min(self._coming, 2)
+        more = int(self._changes) + int(returns) + self._coming
         for (name, index), count in self.now.gains.items():
             if count > self.usual.gains.get((name, index), 0) + more:
                 yield f"{name}-{index} moves {count} times"
         comes = returns or self._coming or fault.kind is ActKind.START
-        share = (len(self.now.gains) + 1) // 2 + min(self._coming, 2) if comes else 0
+        share = (len(self.now.gains) + 1) // 2 + self._coming if comes else 0
         for process, count in self.now.stops.items():
             if process != fault.process and count > self.usual.stops.get(process, 0) + share:
                 yield f"{process} stops {count} resources, at most {share} more than without fault"
@@ -225,7 +230,7 @@ class _Judge:
             for name in ("scheduled_rebalance_timeout_ms", "move_interval_ms")
         )
         revoking = max(self.now.revoking_rounds - self.usual.revoking_rounds, 0)
-        more = _ROUNDS_OF_A_MEMBER if self._changes else 1 + 2 * min(self._coming, 2)
+        more = _ROUNDS_OF_A_MEMBER if self._changes else 1 + 2 * self._coming
         rounds_max = self.usual.rounds + 2 * revoking + more
         if self.now.rounds > rounds_max:
             yield f"{self.now.rounds} rounds, at most {rounds_max}"
