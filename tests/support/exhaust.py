@@ -9,7 +9,7 @@ the simulator or the swarm makes a new revision, which begins again.
 
 The output is each failing run, what was never reached, and one closing line. Failing runs are
 minimised and written to `simulations/regressions`, one for each history and checker. If all cells
-are done, the tally in docs/development/exhausted.md gets a row.
+are done, or a part of the pairs, the tally in docs/development/exhausted.md gets a row.
 
 With `--bugs` it prints which deliberate bugs (`mutants`) exhaustion finds: for each, it plays some
 single faults of each cell, in a random order, until one fails.
@@ -71,7 +71,9 @@ def main(arguments: Sequence[str]) -> int:
         for line in found["failures"][:_SHOWN_MAX]:
             print(f"{found['cell']}: {line}", flush=True)  # noqa: T201 - progress
     mine = [done[str(cell)] for cell in cells if str(cell) in done]
-    return _report(cells, mine, kind)
+    is_part = kind == "pairs" and not options.history
+    label = f"pairs, part {number}/{parts}" if is_part and parts > 1 else kind
+    return _report(cells, mine, label, has_row=is_part or len(cells) == len(CELLS))
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -176,7 +178,7 @@ def _regression(cell: Cell, failure: Failure) -> str:
     return str(path)
 
 
-def _report(cells: Sequence[Cell], done: Sequence[_Done], kind: str) -> int:
+def _report(cells: Sequence[Cell], done: Sequence[_Done], kind: str, *, has_row: bool) -> int:
     reached = {name for one in done for name in one["reached"]}
     runs, failed = sum(one["runs"] for one in done), sum(len(one["failures"]) for one in done)
     is_whole = len(done) == len(cells)
@@ -191,7 +193,7 @@ def _report(cells: Sequence[Cell], done: Sequence[_Done], kind: str) -> int:
         f"{seconds:.0f} s of one core"
     )
     sys.stdout.write("\n".join(lines) + "\n")
-    if is_whole and runs:
+    if is_whole and has_row:
         _tally(kind, len(cells), runs, failed, len(possible() & reached))
     return 1 if failed or reached & impossible_pairs() else 0
 
