@@ -214,9 +214,9 @@ class _Judge:
         fault = self.fault
         returns = ends_a_membership(fault) or (fault.kind in _OF_PROCESS and fault.for_ms > 0)
         more = int(self._changes) + int(returns) + self._coming
-        for (name, index), count in self.now.gains.items():
-            if count > self.usual.gains.get((name, index), 0) + more:
-                yield f"{name}-{index} moves {count} times"
+        for resource, count in self.now.gains.items():
+            if count > self.usual.gains.get(resource, 0) + more:
+                yield f"{resource.name}-{resource.index} moves {count} times"
         comes = returns or self._coming or fault.kind is ActKind.START
         share = (len(self.now.gains) + 1) // 2 + self._coming if comes else 0
         for process, count in self.now.stops.items():
