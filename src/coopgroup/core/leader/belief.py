@@ -4,9 +4,9 @@ The group protocol has no signatures: a member can claim partitions that it does
 against false claims are in this file. `resolve_claims` decides between the remaining claims.
 
 1. A claim of this round's generation, or of a later one, loses against all others. Only a group
-   coordinator that was loaded from an older log repeats generations, and then such a claim is true:
+   coordinator that was loaded from an older log repeats generations. Then such a claim is true:
    members have completed rounds that the leader missed. A coordinator that fails over before the
-   assignments repeats the generation, too, and clients of Kafka's cooperative protocol claim in the
+   assignments repeats the generation, too. Clients of Kafka's cooperative protocol claim in the
    generation that they joined (KAFKA-14016). The last generation that the leader completed or led
    is no such case: it has been.
 2. A leader that led the last round knows what each member may own: the assigned resources, and

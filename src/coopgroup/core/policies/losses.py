@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 #                            it does not count as additional, so it would stay without a share.
 #                            The part that a departed member was granted may be a new loss: after
 #                            an old grant (see above), and in the cases of `_parts_lost_again`.
-#                            So may the part of a present member that does not subscribe any more.
+#                            So may the part of a present member that no longer subscribes to it.
 #     holder has departed    A new loss of this holder.
 #     holder is unknown      A loss of an unknown owner. A leader that did not lead the last round
 #                            knows no other losses.
@@ -147,8 +147,8 @@ def _of_state(
     ]
     number[(departed != NOBODY) & np.array([*proved, False])[number]] = NOBODY
     deadlines = np.full(len(members.ids) + 1, now_ms + delay_ms)
-    # Without this, the owner of the old loss would get the part of a member that is still here, but
-    # does not subscribe to it any more.
+    # Without this, the owner of the old loss would get the part of a present member that no longer
+    # subscribes to it.
     gone = np.where(group.may_hold(holder), NOBODY, then)
     whole, parts = _parts_lost_again(state, gone, number)
     departed = np.where(whole | parts, gone, departed)
@@ -205,8 +205,8 @@ def _parts_lost_again(
 
     Args:
         state: the leader's memory of a last round with N members.
-        departed: int32 (R,): holder of each unclaimed resource that departed, or that cannot have
-            it any more.
+        departed: int32 (R,): holder of each unclaimed resource that departed, or that can no
+            longer have it.
         number: int32 (R,): number of each resource's known loss.
 
     Returns:
