@@ -224,11 +224,11 @@ def _hunt_bugs() -> int:
 
 
 def _find(trials: Sequence[tuple[SwarmRun, Usual]], number: int) -> str:
-    with broken(MUTANTS[number]):
-        for place, (run, usual) in enumerate(trials):
+    for place, (run, usual) in enumerate(trials):
+        with broken(MUTANTS[number]):
             failure = failure_of(run, usual)
-            if failure is not None:
-                return f"{place + 1:5} {failure.checker}"
+        if failure is not None and failure_of(run, usual) is None:
+            return f"{place + 1:5} {failure.checker}"
     return ""
 
 

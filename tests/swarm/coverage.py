@@ -18,12 +18,13 @@ import pytest
 
 from coopgroup.core.leader import answer
 from coopgroup.core.member import commits, machine, refusals
-from coopgroup.core.member.error_actions import ERROR_ACTIONS, RequestKind, action_for
+from coopgroup.core.member.error_actions import RequestKind, action_for
 from coopgroup.core.member.events import Event
 from coopgroup.core.member.transitions import TRANSITIONS, MemberState
 from coopgroup.core.member.turn import Turn
 from coopgroup.core.policies import tables
 from coopgroup.core.policies.tables import DecisionTable
+from tests.swarm.faults import codes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -59,10 +60,16 @@ def pair(state: MemberState, event: str) -> str:
     return f"event: {state.value}, {event}"
 
 
+def _error(kind: RequestKind, code: int) -> str:
+    """Return the name of all rows of a request with the same action: a single fault has one."""
+    return f"error: {kind.value}, {action_for(kind, code).value}"
+
+
 def possible() -> set[str]:
     """Return all that can be reached, by name."""
     rows = {f"transition: {s.value}, {t.value}" for s, row in TRANSITIONS.items() for t in row}
-    rows |= {f"error: {kind.value}, {code.name}" for kind, code in ERROR_ACTIONS}
+    for kind in RequestKind:
+        rows |= {_error(kind, code) for code in codes_of(kind, every=True)}
     for name in TABLES:
         rows |= {f"{name}: {number}" for number in range(len(getattr(tables, name).rows))}
     rows |= {f"claim: {kind}" for kind in CLAIMS}
@@ -94,8 +101,8 @@ def covering() -> Iterator[set[str]]:
             take(turn, event)
 
         def acted(kind: RequestKind, code: int) -> Any:  # noqa: ANN401 - passed on
-            names = [one.name for of, one in ERROR_ACTIONS if of is kind and one == code]
-            reached.update(f"error: {kind.value}, {name}" for name in names)
+            if code:
+                reached.add(_error(kind, code))
             return action_for(kind, code)
 
         def resolved(*arguments: Any) -> Any:  # noqa: ANN401 - passed on
