@@ -165,7 +165,7 @@ class TopicBell:
         return self._next_pause_s(_REFUSED_PAUSE_S if is_refused else _PAUSE_S_MAX)
 
     def _next_pause_s(self, most_s: float) -> float:
-        pause_s = min(_FIRST_PAUSE_S * 2 ** min(self._failures, 16), most_s)
+        pause_s = min(_FIRST_PAUSE_S * 2.0 ** min(self._failures, 16), most_s)
         self._failures += 1
         return pause_s
 

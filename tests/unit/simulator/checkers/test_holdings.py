@@ -144,7 +144,7 @@ def test_pairs_when_something_is_out_of_turn_are_broken(
 
 def test_pairs_when_a_member_that_did_not_stop_in_time_goes_on_are_broken() -> None:
     """It was not told to stop, so it can only be closing."""
-    rows = [(0, "a", START), (1, "a", GAIN), (2, "a", BEGIN), (12, "a", LATE)]
-    assert list(check_pairs(telemetry(*rows, (22, "z", START)), stop_max_ms=10)) == []
-    (violation,) = check_pairs(telemetry(*rows, (23, "z", START)), stop_max_ms=10)
+    rows = telemetry((0, "a", START), (1, "a", GAIN), (2, "a", BEGIN), (12, "a", LATE))
+    assert list(check_pairs([*rows, *telemetry((22, "z", START))], stop_max_ms=10)) == []
+    (violation,) = check_pairs([*rows, *telemetry((23, "z", START))], stop_max_ms=10)
     assert violation.message == "a goes on without {'T': [0]}, which it has not lost"
