@@ -42,7 +42,7 @@ FROM_ROOT := PYTHONPATH=$(CURDIR)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test verify flaky tools lint types imports docs package release pytest quick coverage bench brokers soak chaos format lock jars clean
+.PHONY: help setup demo test verify flaky tools lint types imports docs package release pytest quick coverage bench brokers soak exhaust chaos format lock jars clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,7 @@ test: tools lint imports ## the first tier: what guards every change; the closin
 
 verify: tools setup package ## the second tier: everything else; run it before a change is complete
 	@$(MAKE) --no-print-directory soak FIRST_SEED=$(FRESH_SEED)
+	@$(MAKE) --no-print-directory exhaust MINUTES=15
 	@$(MAKE) --no-print-directory brokers
 	@$(MAKE) --no-print-directory chaos SEEDS=100 FIRST_SEED=$(FRESH_SEED) MINUTES=5
 	$(PYTEST) -m verify --durations=20
@@ -129,6 +130,9 @@ brokers: tools setup ## our members on each release of Kafka in VERSIONS, into b
 
 soak: setup ## the swarm over SEEDS=n seeds from FIRST_SEED=k on, on all cores
 	@scripts/soak $(BIN)/python $(FIRST_SEED) $(SEEDS)
+
+exhaust: setup ## every fault at every message of small histories, on all cores: [PAIRS=1] [PART=k/n] [MINUTES=m]
+	@scripts/exhaust $(BIN)/python $(if $(PAIRS),--pairs) $(if $(PART),--part $(PART)) $(if $(MINUTES),--minutes $(MINUTES))
 
 chaos: tools setup ## real brokers and members under faults: SEEDS=n (1) FIRST_SEED=k [MINUTES=m]
 	$(FROM_ROOT) $(BIN)/python -m tests.chaos.run $(FIRST_SEED) $(CHAOS_SEEDS) $(if $(MINUTES),--minutes $(MINUTES))

@@ -1,15 +1,16 @@
-"""Writes the tables that decide a round into their page: python docs/make_rule_tables.py."""
+"""Writes the tables of decisions into their pages: python docs/make_rule_tables.py."""
 
 from pathlib import Path
 from typing import Any, Final
 
 from coopgroup.core.policies import tables
 from coopgroup.core.policies.tables import DecisionTable
+from coopgroup.groups import state
 
-PAGE = Path(__file__).parent / "rules.md"
+DOCS = Path(__file__).parent
 BEGIN = "<!-- tables, made by make_rule_tables.py -->"
 END = "<!-- end of tables -->"
-TABLES: Final[dict[str, DecisionTable[Any]]] = {
+ROUND: Final[dict[str, DecisionTable[Any]]] = {
     "Why a resource is unclaimed: `CAUSES`": tables.CAUSES,
     "What happens to a loss: `LOSS_ACTIONS`": tables.LOSS_ACTIONS,
     "Whether resources may move in this round: `MOVE_MODES`": tables.MOVE_MODES,
@@ -17,6 +18,10 @@ TABLES: Final[dict[str, DecisionTable[Any]]] = {
     "What happens to a resource: `RESOURCE_ACTIONS`": tables.RESOURCE_ACTIONS,
     "Between rounds, whether a member is overloaded: `LAG_STEPS`": tables.LAG_STEPS,
 }
+WORK: Final[dict[str, DecisionTable[Any]]] = {
+    "The next callback of a resource: `STEPS`": state.STEPS,
+}
+PAGES: Final = {"rules": ROUND, "groups": WORK}
 
 
 def section(title: str, table: DecisionTable[Any]) -> str:
@@ -35,12 +40,14 @@ def _code(fact: str) -> str:
     return f"not `{fact[4:]}`" if fact.startswith("not ") else f"`{fact}`"
 
 
-def made(text: str) -> str:
+def made(page: str, text: str) -> str:
     """Return the text of the page with fresh tables."""
     before, after = text.partition(BEGIN)[0], text.partition(END)[2]
-    parts = [section(title, table) for title, table in TABLES.items()]
+    parts = [section(title, table) for title, table in PAGES[page].items()]
     return "\n\n".join([f"{before}{BEGIN}", *parts, f"{END}{after}"])
 
 
 if __name__ == "__main__":
-    PAGE.write_text(made(PAGE.read_text()))
+    for name in PAGES:
+        path = DOCS / f"{name}.md"
+        path.write_text(made(name, path.read_text()))

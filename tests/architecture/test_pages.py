@@ -1,9 +1,11 @@
 """Pages of docs/ name exactly what the code has, and their examples run unchanged."""
 
+import ast
 import json
 import re
 import types
 import typing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock, call
@@ -305,16 +307,46 @@ def test_page_describes_every_field_of_telemetry_in_the_order_of_a_line() -> Non
     assert "`, `".join(StopReason).replace("`, `changed", "` or `changed") in kinds
 
 
+def _told_of_troubles(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the events of each `Trouble` in a source, with their fields."""
+    nodes = list(ast.walk(ast.parse(text)))
+    events: dict[str, tuple[str, str]] = {}
+    for node in nodes:
+        match node:
+            case ast.Assign(
+                targets=[ast.Attribute(attr=name)],
+                value=ast.Call(
+                    func=ast.Name(id="Trouble"),
+                    args=[_, ast.Constant(value=began), ast.Constant(value=ended)],
+                ),
+            ):
+                events[name] = str(began), str(ended)
+            case _:
+                pass
+    for node in nodes:
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Attribute(attr=name), attr="fail" | "succeed" as end),
+                keywords=keywords,
+            ) if name in events:
+                fields = [str(one.arg) for one in keywords if one.arg != "at_once"]
+                yield events[name][end == "succeed"], fields
+            case _:
+                pass
+
+
 def test_page_lists_the_further_events_that_the_sources_log() -> None:
     called = (
         r"(?:sink|self|starts|leader)\.(?:warn|_warn_later)\("
         r'\s*"(\w+)"((?:, \w+=[^,()]*(?:\([^()]*\))?[^,()]*)*)\)'
     )
     logged = {
-        event: re.findall(r", (\w+)=", arguments)
+        event: re.findall(r", (?!is_over)(\w+)=", arguments)
         for path in python_files("src/coopgroup/groups", "src/coopgroup/kafka")
         for event, arguments in re.findall(called, path.read_text())
     }
+    for path in python_files("src/coopgroup/groups", "src/coopgroup/kafka"):
+        logged |= dict(_told_of_troubles(path.read_text()))
     listed = _rows(r"^\| `(\w+)` \| ([^|]+) \| ", _text("telemetry").split("## Further log e")[1])
     assert logged == {event: re.findall(r"`(\w+)`", fields) for event, fields in listed}
 

@@ -158,12 +158,12 @@ def test_close_commits_what_was_handed_out_and_no_more(make: Make, topic: str) -
         if len(seen) == 7:
             consumer.close()  # ends the iteration, too
     counts = [len(offsets(seen, number)) for number in (0, 1)]
-    assert heard == [(None, sorted(count for count in counts if count))]
-    assert committed(make(**{"group.id": group_id}), topic) == [count or -1001 for count in counts]
+    assert heard == [(None, sorted(counts))]  # 0: where a partition without a record began
+    assert committed(make(**{"group.id": group_id}), topic) == counts
 
 
 def test_close_when_offsets_are_stored_by_hand_commits_those(make: Make, topic: str) -> None:
-    """With `enable.auto.offset.store` off, only the offsets that the application stored count."""
+    """With `enable.auto.offset.store` off, records count only up to the stored offsets."""
     group_id = unique("api")
     consumer = make(**{"group.id": group_id, "enable.auto.offset.store": False})
     consumer.subscribe([topic])
@@ -172,7 +172,7 @@ def test_close_when_offsets_are_stored_by_hand_commits_those(make: Make, topic: 
     with pytest.raises(KafkaException, match=r"absent \[0\] is not assigned"):
         consumer.store_offsets(offsets=[TopicPartition("absent", 0, 5)])
     consumer.close()
-    expected = [-1001, -1001]
+    expected = [0, 0]  # where partitions began
     expected[seen[3].partition() or 0] = (seen[3].offset() or 0) + 1
     assert committed(make(**{"group.id": group_id}), topic) == expected
 
@@ -198,19 +198,19 @@ def test_other_threads_ask_and_commit_while_one_polls_without_an_end(
     asking.join()
 
 
-def test_seek_to_the_end_when_committed_after_it_commits_nothing_old(
-    make: Make, topic: str
-) -> None:
-    """As in confluent_kafka, the position is unknown until the next record."""
+def test_seek_to_the_end_is_committed_without_another_record(make: Make, topic: str) -> None:
+    """In confluent_kafka, the position is unknown until the next record."""
     consumer = make(**{"enable.auto.commit": False})
     consumer.subscribe([topic])
-    take(consumer, 2 * RECORDS)
+    take(consumer, 10)
+    assert consumer.commit(asynchronous=False) is not None
+    for number in (0, 1):
+        consumer.seek(TopicPartition(topic, number, OFFSET_END))
+    assert positions(consumer, topic) == [RECORDS, RECORDS]
     answer = consumer.commit(asynchronous=False)
     assert answer is not None
     assert [(one.partition, one.offset) for one in answer] == [(0, RECORDS), (1, RECORDS)]
-    for number in (0, 1):
-        consumer.seek(TopicPartition(topic, number, OFFSET_END))
-    assert positions(consumer, topic) == [-1001, -1001]
+    assert committed(consumer, topic) == [RECORDS, RECORDS]
     with pytest.raises(KafkaException, match="_NO_OFFSET"):
         consumer.commit(asynchronous=False)
 

@@ -196,7 +196,7 @@ def _await_first_commits(stage: Stage, report: Report) -> bool:
         for topic, count in (*TOPICS.items(), IDLE)
         for one in range(count)
     ]
-    until = time.monotonic() + START_S
+    missing, until = wanted, time.monotonic() + START_S
     with _reader(stage, GROUP) as reader:
         while time.monotonic() < until:
             stage.play(1.0)

@@ -6,11 +6,13 @@ runs again, with all 500 seeds). A few more seeds follow, so that a change of th
 draws does not immediately fail the test.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.support.host_mutants import FOUND_BY, HOST_MUTANTS, REVERTED
 from tests.support.mutants import MUTANTS, RARE_MUTANTS, Mutant, broken
 from tests.support.warm_mutants import WARM_MUTANTS
 from tests.support.worth import SEEDS_MAX, Hunt, hunt, known_runs, runs_of, table
@@ -23,6 +25,8 @@ from tests.swarm.warm import draw_warm
 
 MORE_SEEDS: Final = 10  # of each kind
 FOUND_MIN: Final = 97
+HOST_BUGS_FOUND_MIN: Final = 20
+REVERTED_FOUND_MIN: Final = 4
 BUGS: Final = {
     mutant.name: mutant for mutant in (*MUTANTS, *(mutant for _, mutant in RARE_MUTANTS))
 }
@@ -106,6 +110,28 @@ def test_swarm_finds_ninety_six_of_a_hundred_bugs(capsys: pytest.CaptureFixture[
     known = known_runs()
     hunts = [_hunted(mutant, known.get(mutant.name)) for mutant in MUTANTS]
     _show(hunts, capsys)
+
+
+@pytest.mark.parametrize("mutant", [*HOST_MUTANTS, *REVERTED], ids=lambda mutant: mutant.name)
+def test_bug_of_callbacks_is_found_by_the_run_that_found_it_last(mutant: Mutant) -> None:
+    """A bug that no run has found can at least be made."""
+    runs = [FOUND_BY[mutant.name]] if mutant.name in FOUND_BY else []
+    found = hunt(mutant, runs)
+    assert (found.seed is None) == (not runs), found
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(3_600)
+def test_swarm_of_consumers_finds_twenty_of_their_bugs() -> None:
+    """Within 400 runs each; and four of the bugs that this code once had."""
+    found = [hunt(one, _runs_of_consumers(400)) for one in HOST_MUTANTS]
+    assert sum(one.seed is not None for one in found) >= HOST_BUGS_FOUND_MIN, table(found)
+    found = [hunt(one, _runs_of_consumers(400)) for one in REVERTED]
+    assert sum(one.seed is not None for one in found) >= REVERTED_FOUND_MIN, table(found)
+
+
+def _runs_of_consumers(count: int) -> Iterator[tuple[str, int]]:
+    return ((kind, seed) for seed in range(count // 2) for kind in ("polled", "looped"))
 
 
 def _show(hunts: list[Hunt], capsys: pytest.CaptureFixture[str]) -> None:

@@ -172,6 +172,9 @@ class FakeConsumer:
         assert not self.automatic, "positions pass records that were not handled"
         self.committed |= {one: at for one, at in self.stored.items() if one in owned}
 
+    def serve_calls(self) -> None:
+        """Do nothing: `finish_revoke` ends a stop immediately."""
+
     # --- the consumer ----------------------------------------------------------------------------
 
     def poll(self, timeout: float) -> FakeRecord | None:

@@ -2,7 +2,7 @@
 
     python -m tests.support.soak FIRST_SEED SEEDS
 
-Each seed is played once for each kind of draw (`DRAWS`), except that two pairs of kinds take turns
+Each seed is played once for each kind of draw (`DRAWS`), except that some kinds take turns
 (`kinds_of`).
 
 The output is a progress bar, each failing seed when it is found, and one closing line. Failing runs
@@ -29,6 +29,7 @@ from tests.swarm.named import draw_named
 from tests.swarm.places import draw_declining, draw_placed
 from tests.swarm.play import play
 from tests.swarm.polled import draw_polled
+from tests.swarm.processed import draw_processed
 from tests.swarm.returning import draw_returning
 from tests.swarm.run_files import run_to_toml
 from tests.swarm.runs import SwarmRun, draw
@@ -48,8 +49,9 @@ DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
     "named": draw_named,
     "polled": draw_polled,
     "looped": draw_looped,
+    "processed": draw_processed,
 }
-_TURNS: Final = (("seed", "polled"), ("directed", "looped"))
+_TURNS: Final = (("seed", "polled", "processed"), ("directed", "looped"))
 CHUNK: Final = 20
 REGRESSIONS: Final = Path("simulations/regressions")
 USAGE: Final = (
@@ -84,9 +86,9 @@ def main(arguments: list[str]) -> int:
 
 
 def kinds_of(seed: int) -> list[str]:
-    """Return the kinds in which a seed is played: one of each pair that takes turns."""
-    left_out = {pair[seed % 2] for pair in _TURNS}
-    return [kind for kind in DRAWS if kind not in left_out]
+    """Return the kinds in which a seed is played: one of those that take turns with each other."""
+    played = {turn[seed % len(turn)] for turn in _TURNS}
+    return [kind for kind in DRAWS if kind in played or not any(kind in one for one in _TURNS)]
 
 
 def _played(first: int, count: int) -> Iterator[tuple[int, list[_Found]]]:

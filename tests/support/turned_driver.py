@@ -90,7 +90,7 @@ def turn_drivers(patch: pytest.MonkeyPatch) -> list[TurnedDriver]:
 
 def take_notice(driver: GroupDriver) -> Notice | None:
     """Take the oldest notice of the driver's inbox, as an application that has obeyed it."""
-    notice = driver.inbox.first
+    notice = driver.inbox.first()
     if notice is not None:
         driver.inbox.remove(notice)
     return notice

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from coopgroup.simulator.coordinator.state import Seat
     from coopgroup.simulator.host.process import Process
     from coopgroup.simulator.simulation import Simulation
-    from coopgroup.simulator.transcript import Transcript
+    from coopgroup.simulator.world import Watcher
     from coopgroup.simulator.world.calls import Call
     from coopgroup.telemetry import Envelope
 
@@ -51,7 +51,7 @@ class Leases:
     """
 
     simulation: Simulation
-    transcript: Transcript | None = None
+    transcript: Watcher | None = None
     too_long: set[str] = field(factory=set)
     misled_until_ms: dict[str, int] = field(factory=dict)
     # Until when each process may work, with the member that this was computed for.

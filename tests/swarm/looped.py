@@ -81,7 +81,7 @@ class WorldLoop(asyncio.SelectorEventLoop):
 
 @define(eq=False)
 class _Held(Fetching):
-    """What is fetched, without the partitions whose `on_assign` runs."""
+    """The fetched partitions, without those whose `on_assign` runs."""
 
     def hold(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         held = list(partitions)
@@ -176,7 +176,7 @@ class LoopedApplication(PolledApplication):
             if name == "on_assign":
                 await self._pass(self.restore_ms(resources))
             elif name == "on_revoke" and not is_loss:
-                await self._stop(resources)
+                await self._write_state(resources)
             else:
                 await self._pass(1)
             if self.happens("leaves"):
@@ -186,9 +186,9 @@ class LoopedApplication(PolledApplication):
         finally:
             self.oracle.returned(call)
 
-    async def _stop(self, resources: ResourceSet) -> None:
+    async def _write_state(self, resources: ResourceSet) -> None:
         if self.hangs(resources):
-            await self._pass(2 * self.owner.config.rebalance_timeout_ms)
+            await self._pass(3 * self.owner.config.rebalance_timeout_ms)
         times = self.costs.to_stop(resources)
         await self._pass(max((stop_ms for stop_ms, _ in times), default=0))
 

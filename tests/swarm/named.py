@@ -49,7 +49,13 @@ from coopgroup.groups.work import ResourceWork, WorkLimits
 from coopgroup.simulator.host.process import Process
 from coopgroup.simulator.scenario import LEADER
 from coopgroup.simulator.world import Violation
-from coopgroup.telemetry import AssignmentReceived, ProcessStarted, ResourcesStopped, StopReason
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    ProcessStarted,
+    ResourcesStarted,
+    ResourcesStopped,
+    StopReason,
+)
 from coopgroup.telemetry import RoundDecided as Decided
 from tests.swarm.places import draw_placed, without_bundles
 from tests.swarm.ports import Port, TrueApplication, TrueSimulation
@@ -221,9 +227,8 @@ class NamedApplication(TrueApplication):
     granted: dict[Resource, int] = field(factory=dict)
     told: ResourceSet = EMPTY
     memory: dict[Resource, int] = field(factory=dict)
-    # Why each resource ends, and those of which a record says so.
-    _ends: dict[Resource, StopReason] = field(factory=dict)
-    _said: set[Resource] = field(factory=set)
+    # Records say that their work has begun, and not that it has ended.
+    _begun: set[Resource] = field(factory=set)
     _lost: set[Resource] = field(factory=set)
     _busy: Counter[Resource] = field(factory=Counter)
 
@@ -282,21 +287,17 @@ class NamedApplication(TrueApplication):
             self.object_to(f"gets {wrong.to_dict()}, which it declines", "declines")
         version = self.port.member.last_assignment.catalogue_version
         self.granted |= dict.fromkeys(resources, -1 if version is None else version)
-        self._said -= set(resources)
         self._lost -= set(resources)
-        for resource in resources:
-            self._ends.pop(resource, None)
         self._put(GrantResources(resources=resources))
 
     def revoke(self, resources: ResourceSet) -> None:
-        self._ends |= dict.fromkeys(resources, StopReason.REVOKED)
         self._put(RevokeResources(resources=resources))
 
     def lose(self) -> None:
         # Other members may own them from now on, even while callbacks still end the work here.
-        untold = self.owned - ResourceSet.from_pairs(self._said)
-        if untold:
-            self._write(ResourcesStopped(resources=untold, reason=StopReason.LOST))
+        if self._begun:
+            told = ResourceSet.from_pairs(self._begun)
+            self._write(ResourcesStopped(resources=told, reason=StopReason.LOST))
         self._lost |= set(self.owned)
         self.port.is_losing = True
         self._put(LoseResources(resources=self.owned, cause="lost"))
@@ -336,16 +337,10 @@ class NamedApplication(TrueApplication):
     def _refresh(self) -> None:
         """Say what a group at rest is judged by."""
         works = self.work.works()
-        before = self.owned
         # What is lost may be assigned again before its callbacks return.
         self.owned = ResourceSet.from_pairs(
             one.resource for one in works if one.wish is not Wish.END
         )
-        for resource in before - self.owned:
-            if resource not in self._said:  # it never ran, so the work has told nothing
-                some = ResourceSet.from_pairs([resource])
-                reason = self._ends.get(resource, StopReason.CLOSED)
-                self._write(ResourcesStopped(resources=some, reason=reason))
         self.working = ResourceSet.from_pairs(
             one.resource
             for one in works
@@ -372,10 +367,12 @@ class NamedApplication(TrueApplication):
         self._refresh()
 
     def _write(self, record: Record) -> None:
-        if isinstance(record, ResourcesStopped) and record.reason is not StopReason.CHANGED:
-            if record.resources <= ResourceSet.from_pairs(self._said):
+        if isinstance(record, ResourcesStarted):
+            self._begun |= set(record.resources)
+        elif isinstance(record, ResourcesStopped):
+            if not self._begun.issuperset(record.resources):
                 return  # its membership ended before
-            self._said |= set(record.resources)
+            self._begun -= set(record.resources)
         if self.owner.alive:
             self.process.write(record)
 

@@ -29,6 +29,8 @@ from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.transcript import Transcript
 from coopgroup.simulator.world import Violation
 from coopgroup.simulator.world.network import Mishap, Upset
+from tests.swarm.checkers.faults import QUICK_MS, Usual, check_faults
+from tests.swarm.faults import without_faults
 from tests.swarm.hostile import HOSTILE, prepare
 from tests.swarm.leases import Leases
 from tests.swarm.looped import LOOPED, LoopedSimulation
@@ -37,7 +39,9 @@ from tests.swarm.named import NAMED, NamedSimulation, check_named, configured
 from tests.swarm.places import left_out, misplaced, traits_of
 from tests.swarm.polled import POLLED, PolledSimulation
 from tests.swarm.ports import TrueSimulation, virtual_time
+from tests.swarm.processed import PROCESSED, ProcessedSimulation
 from tests.swarm.rest import (
+    QUIET_MS,
     RECORDS_MAX,
     needless_losses,
     settle,
@@ -53,6 +57,7 @@ if TYPE_CHECKING:
 
     from coopgroup.core.model.traits import Traits
     from coopgroup.simulator.host.process import Process
+    from coopgroup.simulator.world import Watcher
     from coopgroup.simulator.world.brokers import Brokers
     from coopgroup.simulator.world.calls import Call, Client
     from coopgroup.telemetry import Envelope
@@ -74,13 +79,14 @@ CONFIG: Final = MemberConfig(
 _TRUE: Final[Mapping[str, type[TrueSimulation]]] = {
     NAMED: NamedSimulation,
     POLLED: PolledSimulation,
+    PROCESSED: ProcessedSimulation,
     LOOPED: LoopedSimulation,
 }
 _READABLE_AFTER_MS: Final = 200
 _RESTORE_MS: Final = Span(0, 10)
 _RATE_PER_S: Final = 50.0
 _STORY_LINES_MAX: Final = 80
-_QUICK_MS: Final = 2
+_QUICK_DELAY_MS: Final = 2
 _LOOK_MS: Final = 20
 
 
@@ -98,11 +104,26 @@ class Played:
     run: SwarmRun
     violations: tuple[Violation, ...]
     telemetry: tuple[Envelope, ...]
-    transcript: tuple[str, ...]
+    transcript: tuple[str, ...] = ()
 
 
-def play(run: SwarmRun, *, transcript: bool = False) -> Played:
-    """Play a run to its end."""
+def play(
+    run: SwarmRun,
+    *,
+    transcript: bool = False,
+    usual: Usual | None = None,
+    watcher: Watcher | None = None,
+) -> Played:
+    """Play a run to its end.
+
+    Args:
+        run: the run.
+        transcript: whether to write one.
+        usual: what happens without the faults that exhaustion added, if they are already known.
+        watcher: receives every event; None for none.
+    """
+    if usual is None and any(act.is_fault for act in run.acts):
+        usual = Usual.of(play(without_faults(run)).telemetry)
     faults, is_named = run.faults, run.theirs == NAMED
     kind = _TRUE.get(run.theirs, Simulation)
     config = attrs.evolve(CONFIG, rebalance_timeout_ms=run.rebalance_timeout_ms)
@@ -119,7 +140,10 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
     if isinstance(simulation, TrueSimulation):
         simulation.prepare(run)
     with virtual_time(simulation):
-        return _played(run, simulation, transcript=transcript)
+        written = Transcript() if transcript else None
+        played = _played(run, simulation, written or watcher, usual)
+    lines = () if written is None else tuple(written.lines)
+    return attrs.evolve(played, transcript=lines)
 
 
 def _set_faults(simulation: Simulation, faults: Faults) -> None:
@@ -133,12 +157,13 @@ def _set_faults(simulation: Simulation, faults: Faults) -> None:
         simulation.hang_bell(times)
 
 
-def _played(run: SwarmRun, simulation: Simulation, *, transcript: bool) -> Played:
+def _played(
+    run: SwarmRun, simulation: Simulation, watcher: Watcher | None, usual: Usual | None
+) -> Played:
     faults = run.faults
     _set_faults(simulation, faults)
     world = simulation.world
-    written = Transcript() if transcript else None
-    world.transcript = HandOvers(simulation, Leases(simulation, written))
+    world.transcript = HandOvers(simulation, Leases(simulation, watcher))
     is_named = isinstance(simulation, NamedSimulation)
     guests = Guests(simulation=simulation, theirs="" if run.theirs in _TRUE else run.theirs)
     supervisors = Supervisors(
@@ -169,29 +194,38 @@ def _played(run: SwarmRun, simulation: Simulation, *, transcript: bool) -> Playe
     # A declined resource is left out of a round, which no record distinguishes from a deletion.
     plain = not is_named
     plain &= not any(act.kind in {ActKind.SUBSCRIBE, ActKind.FORGE} for act in run.acts)
-    calm_from_ms = world.now_ms
     if witness is not None:
         violations = settle_beside(witness, guests, player.away)
     elif guests.theirs:
         violations = settle_with_guests(guests, player.away, plain=plain)
     else:
-        leaves = any(act.kind is ActKind.HAND_OVER for act in run.acts)
-        violations = settle(simulation, plain=plain, with_hand_overs=leaves, away=player.away)
-        if player.away:
-            message = f"not ended: {', '.join(sorted(player.away))}"
-            found = Violation(checker="hand-over", at_ms=world.now_ms, message=message)
-            violations = (*violations, found)
-        violations += tuple(needless_losses(world.telemetry, player.disturbed))
-        violations += tuple(misplaced(run, world.telemetry, world.now_ms))
-        violations += tuple(left_out(run, simulation))
-        if isinstance(simulation, NamedSimulation):
-            violations += tuple(check_named(simulation, world.telemetry, calm_from_ms))
-    return Played(
-        run=run,
-        violations=violations,
-        telemetry=tuple(world.telemetry),
-        transcript=() if written is None else tuple(written.lines),
+        violations = _settled(run, player, plain=plain, usual=usual)
+    return Played(run=run, violations=violations, telemetry=tuple(world.telemetry))
+
+
+def _settled(
+    run: SwarmRun, player: _Player, *, plain: bool, usual: Usual | None
+) -> tuple[Violation, ...]:
+    """Let a group of our members come to rest, and return the violations of the whole run."""
+    simulation, world = player.simulation, player.simulation.world
+    calm_from_ms = world.now_ms
+    leaves = any(act.kind is ActKind.HAND_OVER for act in run.acts)
+    quiet_ms = QUIET_MS if usual is None else QUICK_MS
+    violations = settle(
+        simulation, plain=plain, with_hand_overs=leaves, away=player.away, quiet_ms=quiet_ms
     )
+    if player.away:
+        message = f"not ended: {', '.join(sorted(player.away))}"
+        found = Violation(checker="hand-over", at_ms=world.now_ms, message=message)
+        violations = (*violations, found)
+    violations += tuple(needless_losses(world.telemetry, player.disturbed))
+    violations += tuple(misplaced(run, world.telemetry, world.now_ms))
+    violations += tuple(left_out(run, simulation))
+    if isinstance(simulation, NamedSimulation):
+        violations += tuple(check_named(simulation, world.telemetry, calm_from_ms))
+    if usual is not None:
+        violations += tuple(check_faults(run, world.telemetry, usual))
+    return violations
 
 
 def small_group(
@@ -308,7 +342,7 @@ class _Player:
             case ActKind.MOVE:
                 # A living broker hands the group over. With slow messages, the look-up and the next
                 # heartbeats may take the rest of a session.
-                if act.for_ms or simulation.network.delay_ms.high > _QUICK_MS:
+                if act.for_ms or simulation.network.delay_ms.high > _QUICK_DELAY_MS:
                     self.disturbed.add("")
                 simulation.move_coordinator(act.number, act.for_ms)
             case ActKind.RESIZE:
@@ -349,6 +383,8 @@ class _Player:
         client = act.process if act.process != LEADER else "" if leader is None else leader.name
         self.disturbed.add(client)
         mishap = Mishap[act.mishap]
+        if act.is_fault and mishap is Mishap.REFUSED:
+            self.simulation.fatal_codes.add(act.number)
         upset = Upset(
             request=getattr(group_api, f"{act.request}Request"),
             mishap=mishap,
@@ -368,7 +404,11 @@ class _Player:
             case ActKind.CLOSE | ActKind.CRASH:
                 self._return_later(process, act)
                 closes = act.kind is ActKind.CLOSE
-                (process.close if closes else partial(self.supervisors.crash, process))()
+                (
+                    process.close
+                    if closes
+                    else partial(self.supervisors.crash, process, act.number)
+                )()
             case ActKind.CRASH_AT_SYNC:
                 self.doomed[process.name] = act
             case ActKind.STALL:

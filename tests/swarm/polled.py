@@ -48,6 +48,7 @@ from tests.swarm.warm import draw_warm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import ModuleType
 
     from confluent_kafka import TopicPartition
 
@@ -86,10 +87,10 @@ def draw_true(seed: int, theirs: str) -> SwarmRun:
         puts_off=chance.choice((0.0, 0.5, 1.0, 1.0)),
         stuck=chance.choice((0.0, 0.0, 0.1, 0.5)),
         raises=chance.choice((0.0, 0.0, 0.2)),
-        leaves=chance.choice((0.0, 0.0, 0.0, 0.1)),
+        leaves=chance.choice((0.0, 0.0, 0.0, 0.1, 0.3)),
     )
     acts = list(run.acts)
-    if chance.random() < 0.5:  # everything is revoked at once
+    if chance.random() < 0.5:  # all partitions are revoked
         names = [act.process for act in acts if act.kind is ActKind.START]
         moved = Act(
             after_ms=chance.choice((5, 100, 800)),
@@ -100,6 +101,11 @@ def draw_true(seed: int, theirs: str) -> SwarmRun:
         if moved.kind is ActKind.HAND_OVER:
             moved = attrs.evolve(moved, topics=())
         acts.insert(chance.randint(min(len(acts), 4), len(acts)), moved)
+    if chance.random() < 0.3:  # a loss meets the notices before it
+        for at in range(len(acts), 2, -1):
+            if chance.random() < 0.3:
+                stall = Act(after_ms=chance.choice((5, 30, 100)), kind=ActKind.STALL)
+                acts.insert(at, attrs.evolve(stall, process=chance.choice((LEADER, "p1", "p2"))))
     return attrs.evolve(run, faults=faults, acts=tuple(acts), theirs=theirs)
 
 
@@ -117,7 +123,7 @@ class _Inbox(ApplicationInbox):
 
 @define(eq=False, kw_only=True)
 class ListenerPort(Port):
-    """What a listener knows of its group."""
+    """The group as a listener knows it."""
 
     oracle: CallbackOracle
     sleep: Callable[[int], None]
@@ -144,7 +150,7 @@ class ListenerPort(Port):
 
 @define(eq=False)
 class Fetching:
-    """What is fetched; there is no record buffer."""
+    """The fetched partitions, without a record buffer."""
 
     changed: Callable[[], None]
     begins: Callable[[ResourceSet], None]
@@ -202,6 +208,7 @@ class PolledApplication(TrueApplication):
     _busy: bool = False
     _is_due: bool = False
     _untold: ResourceSet = EMPTY  # granted, and no record says that it has ended
+    _begun: ResourceSet = EMPTY  # those of them of which a record says that work has begun
 
     def __attrs_post_init__(self) -> None:
         process, dice = self.owner, self.process.world.dice("habits")
@@ -265,11 +272,11 @@ class PolledApplication(TrueApplication):
 
     def lose(self) -> None:
         # Other members may own them from now on, even while callbacks still end the work here.
-        owned, untold = self.owned, self._untold
-        self._put(LoseResources(resources=owned, cause="lost"))
-        if untold:
-            self._write(ResourcesStopped(resources=untold, reason=StopReason.LOST))
-        self.owned = EMPTY
+        self._put(LoseResources(resources=self.owned, cause="lost"))
+        if self._begun:
+            self._write(ResourcesStopped(resources=self._begun, reason=StopReason.LOST))
+        self.state.drop(self._untold)
+        self.owned = self._untold = EMPTY
         self._refresh()
         if self.closing:
             self._leave()
@@ -297,8 +304,7 @@ class PolledApplication(TrueApplication):
         self.oracle.closes()
         with suppress(ValueError):  # raised by a callback
             self.listener.give_up()
-        if self._untold:  # granted meanwhile, or never served
-            self._write(ResourcesStopped(resources=self._untold, reason=StopReason.CLOSED))
+        self.owned = self._untold = EMPTY  # also those granted meanwhile, or never served
         self.port.inbox.clear()
         self.oracle.closed()
 
@@ -396,11 +402,13 @@ class PolledApplication(TrueApplication):
             some = record.resources & self._untold
             if isinstance(record, ResourcesStopped):
                 self._untold -= some
+                self._begun -= some
                 if record.reason is not StopReason.LOST or some <= self.owned:
                     self.owned -= some
                 if record.reason is not StopReason.CLOSED:
                     self.state.drop(some)
             elif some:
+                self._begun |= some
                 self.oracle.started(some)
                 self.state.complete(some)
                 self.costs.note_work(some, self.process.name)
@@ -434,12 +442,14 @@ class PolledApplication(TrueApplication):
             case "on_assign":
                 self._take_time(self.restore_ms(resources))
             case "on_revoke" if not resources & self.oracle.lost:
-                self._finish_old()
+                self._finish_old(resources)
                 self._stop_some(resources)
             case "on_warmup":
                 self._warm_up(resources)
             case "on_warmup_cancelled":
                 self.state.drop(resources)
+            case _:
+                pass
 
     def restore_ms(self, resources: ResourceSet) -> int:
         """Return the time until the work on partitions can begin."""
@@ -484,10 +494,11 @@ class PolledApplication(TrueApplication):
         self.oracle.finishes(token)
         self.listener.finish_revoke(token)
 
-    def _finish_old(self) -> None:
-        """Finish an earlier stop of the same or of other partitions, perhaps again."""
-        if self._tokens and self.process.world.dice("old").random() < 0.3:
-            self._finish(self.process.world.dice("old").choice(self._tokens))
+    def _finish_old(self, resources: ResourceSet) -> None:
+        """Finish an earlier stop of the same partitions, perhaps again."""
+        old = [one for one in self._tokens if one.resources & resources]
+        if self.group.faults.stuck and old:
+            self._finish(self.process.world.dice("old").choice(old))
 
     def _leave_inside(self) -> None:
         """Close the consumer, or unsubscribe, in a callback."""
@@ -509,8 +520,8 @@ class PolledSimulation(TrueSimulation):
         returning: processes that have closed their consumer in a callback, or unsubscribed.
     """
 
-    application_class = PolledApplication
-    modules = (listener, application_inbox)
+    application_class: ClassVar[type[TrueApplication]] = PolledApplication
+    modules: ClassVar[tuple[ModuleType, ...]] = (listener, application_inbox)
     returning: set[str] = field(factory=set)
 
     def come_back(self, process: Any) -> None:  # noqa: ANN401 - a process

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @define(eq=False)
 class Port:
-    """What the code of a host knows of its group, as of a `GroupDriver`."""
+    """The group as the code of a host knows it, in place of a `GroupDriver`."""
 
     process: Process
     wake: Callable[[], None] = lambda: None

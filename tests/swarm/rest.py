@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 HEALED_WITHIN_MS: Final = 9_000
 """Two sessions and two rebalance time-outs of a member that nobody waits for, and some."""
-_QUIET_MS: Final = 700
+QUIET_MS: Final = 700
+"""Time without a round after which a group rests: more than a session and a heartbeat interval."""
 _WARMUPS_MAX: Final = 18  # moves of all partitions, and then their standbys
 _QUICK_RESTORE_MS: Final = 10
 _WARM_ROUND_MS: Final = 250  # a heartbeat interval and the round after it
@@ -53,6 +54,7 @@ def settle(
     plain: bool = True,
     with_hand_overs: bool = False,
     away: Collection[str] = (),
+    quiet_ms: int = QUIET_MS,
 ) -> tuple[Violation, ...]:
     """End all faults, let the group come to rest, and return the violations of the whole run.
 
@@ -66,6 +68,7 @@ def settle(
         with_hand_overs: whether a member handed over. If all its next owners are warm, everything
             moves at once, whatever the ration.
         away: processes that will return by themselves; a group does not rest without them.
+        quiet_ms: time without a round after which the group rests, if every record is committed.
     """
     policy = simulation.run_settings.policy
     _calm(simulation)
@@ -74,12 +77,12 @@ def settle(
     ration = getattr(policy, "ration", None)
     warmup = warmup_of(policy)
     is_rationed = plain and not with_hand_overs
-    _let_rest(simulation, calm_from_ms + _patience_ms(simulation), away)
+    _let_rest(simulation, calm_from_ms + _patience_ms(simulation), away, quiet_ms)
     end_ms = simulation.world.now_ms
     topics = {topic for process in simulation.alive for topic in process.topics}
     expected = Expectations(
         owned=simulation.brokers.existing().restrict_names(topics),
-        quiet_from_ms=end_ms - _QUIET_MS + 1,
+        quiet_from_ms=end_ms - quiet_ms + 1,
         end_ms=end_ms,
         slack_ms=HEALED_WITHIN_MS,
         stop_max_ms=simulation.config.rebalance_timeout_ms,
@@ -135,8 +138,8 @@ def settle_beside(witness: Witness, guests: Guests, away: Collection[str]) -> tu
     owned_ms: Counter[Resource] = Counter()
     while True:
         floor = witness.wanted
-        short = ResourceSet.from_pairs(one for one in floor if owned_ms[one] < _QUIET_MS)
-        if world.now_ms >= end_ms or not (short or world.now_ms - since_ms < _QUIET_MS):
+        short = ResourceSet.from_pairs(one for one in floor if owned_ms[one] < QUIET_MS)
+        if world.now_ms >= end_ms or not (short or world.now_ms - since_ms < QUIET_MS):
             break
         simulation.run(_LOOK_MS)
         if away:
@@ -196,7 +199,7 @@ def settle_with_guests(
                 since_ms = None
             elif since_ms is None:
                 since_ms = simulation.world.now_ms
-            elif simulation.world.now_ms - since_ms >= _QUIET_MS:
+            elif simulation.world.now_ms - since_ms >= QUIET_MS:
                 return True
         return False
 
@@ -217,11 +220,12 @@ def _see_partitions_change(simulation: Simulation) -> None:
             process.give(RejoinRequested(reason="partitions changed"))
 
 
-def _let_rest(simulation: Simulation, until_ms: int, away: Collection[str] = ()) -> None:
+def _let_rest(simulation: Simulation, until_ms: int, away: Collection[str], quiet_ms: int) -> None:
     """Let time pass until all processes are back and the group rests, or until `until_ms`."""
     world, since_ms = simulation.world, simulation.world.now_ms
+    look_ms = min(_LOOK_MS, quiet_ms // 4)
     while world.now_ms < until_ms:
-        simulation.run(_LOOK_MS)
+        simulation.run(look_ms)
         if len(world.telemetry) > RECORDS_MAX:
             world.object_to("rest", "the group goes round and round")
             return
@@ -232,7 +236,7 @@ def _let_rest(simulation: Simulation, until_ms: int, away: Collection[str] = ())
             if is_slow or simulation.costs.costs[0].restore_ms.high > _QUICK_RESTORE_MS:
                 starts = (e.at_ms for e in reversed(world.telemetry) if _is_start(e.record))
                 last_ms = max(last_ms, next(starts, 0))  # the next commit comes a while later
-            is_quiet = world.now_ms - last_ms >= _QUIET_MS
+            is_quiet = world.now_ms - last_ms >= quiet_ms
             # A commit on a connection that was given up is sent again only after its bound.
             if is_quiet and not _awaits_commits(simulation):
                 return

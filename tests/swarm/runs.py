@@ -60,7 +60,8 @@ class ActKind(enum.StrEnum):
     """A consumer is closed; its process comes back `for_ms` after its end, if that is not 0."""
 
     CRASH = "crash"
-    """A process is killed; it comes back after `for_ms`, if that is not 0."""
+    """A process is killed; it comes back after `for_ms`, if that is not 0. Its supervisor leaves
+    for it after `number` ms, if that is not 0."""
 
     CRASH_AT_SYNC = "crash at sync"
     """A process is killed between its join and its sync; if `number` is not 0, its sync arrives
@@ -143,6 +144,7 @@ class Act:
         times: how often.
         client: type of client that starts (`swarm_mixed.Client`).
         lies: what a hostile process does (`hostile.Lies`).
+        is_fault: whether exhaustion added it to a history (`faults`).
     """
 
     after_ms: int = 0
@@ -159,6 +161,7 @@ class Act:
     times: int = 1
     client: str = ""
     lies: str = ""
+    is_fault: bool = False
 
 
 @frozen(kw_only=True)

@@ -51,17 +51,18 @@ class Supervisors:
     def __attrs_post_init__(self) -> None:
         self._dice = self.simulation.world.dice("supervisor")
 
-    def crash(self, process: Process) -> None:
-        """Kill a process, and leave for it later."""
+    def crash(self, process: Process, leave_ms: int = 0) -> None:
+        """Kill a process, and leave for it later: after `leave_ms`, or a drawn time if it is 0."""
         member_id = process.session.member.member_id
         process.crash()
-        if not self.delay_ms_max or not member_id or process.identity is not Identity.NONE:
+        if not member_id or process.identity is not Identity.NONE:
             return
-        if self._dice.random() < self.loss:
-            return
+        if not leave_ms:
+            if not self.delay_ms_max or self._dice.random() < self.loss:
+                return
+            leave_ms = between(self._dice, 1, self.delay_ms_max)
         supervisor = _Supervisor(simulation=self.simulation, of=process, member_id=member_id)
-        delay_ms = between(self._dice, 1, self.delay_ms_max)
-        self.simulation.world.later(delay_ms, supervisor.leave)
+        self.simulation.world.later(leave_ms, supervisor.leave)
 
 
 @define(kw_only=True, eq=False)

@@ -57,13 +57,12 @@ class _Run:
     is_urgent: bool
     loop: asyncio.AbstractEventLoop | None
     keys: frozenset[Partition] = field(init=False)
-    began_s: float = field(init=False)
+    began_s: float = field(factory=lambda: now_s(), init=False)  # noqa: PLW0108 -- by its name
     task: asyncio.Task[None] | None = field(default=None, init=False)
     has_begun: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.keys = keys_of(self.partitions)
-        self.began_s = now_s()
 
     @property
     def is_warmup(self) -> bool:
@@ -141,7 +140,7 @@ class LoopCallbacks:
         later = self.listener.revoke_later(partitions)
         if later is not None:
             self._start("on_revoke", partitions, lambda: self.listener.finish_revoke(later))
-        elif not self._run_now("on_revoke", partitions, self._limit_s):
+        elif not self._run_now("on_revoke", partitions):
             self.listener.lose_overdue(as_resources(partitions), now_s() - self._limit_s)
 
     def lose(self, _consumer: object, partitions: list[TopicPartition]) -> None:
@@ -151,7 +150,7 @@ class LoopCallbacks:
         if self._has("on_lost") or self._has("on_revoke"):
             name = "on_lost" if self._has("on_lost") else "on_revoke"
             if is_everything:
-                self._run_now(name, partitions, math.inf, is_urgent=True)
+                self._run_now(name, partitions, is_urgent=True)
             else:
                 self._start(name, partitions, _nothing, is_urgent=True)
         if is_everything:
@@ -182,8 +181,8 @@ class LoopCallbacks:
         """
         self._wait_until(lambda: all(one.began_s < now_s() - self._limit_s for one in self._stops))
         late = ResourceSet.from_pairs(key for one in self._stops for key in one.keys)
-        if late & self.listener.stopping:
-            self.listener.lose_overdue(late & self.listener.stopping)
+        if late := late & self.listener.stopping:
+            self.listener.lose_overdue(late)
 
     @property
     def _stops(self) -> list[_Run]:
@@ -204,22 +203,12 @@ class LoopCallbacks:
                 self._abandon(run)
 
     def _run_now(
-        self,
-        name: str,
-        partitions: list[TopicPartition],
-        limit_s: float,
-        *,
-        is_urgent: bool = False,
+        self, name: str, partitions: list[TopicPartition], *, is_urgent: bool = False
     ) -> bool:
-        """Run a callback, and return whether it has ended within a time."""
+        """Run a callback, at most for the limit of a stop; return whether it has ended."""
         ended: list[bool] = []
-
-        def end() -> None:
-            ended.append(True)
-            self.nudged.set()
-
-        self._start(name, partitions, end, is_urgent=is_urgent)
-        until_s = now_s() + limit_s
+        self._start(name, partitions, lambda: ended.append(True), is_urgent=is_urgent)
+        until_s = math.inf if is_urgent else now_s() + self._limit_s
         self._wait_until(lambda: bool(ended) or now_s() >= until_s)
         return bool(ended) or self.is_dropped
 
@@ -272,17 +261,8 @@ class LoopCallbacks:
 
     def _enter(self, run: _Run) -> None:
         earlier = self._earlier(run)
-        if run.name == "on_warmup_cancelled":
-            for other in earlier:
-                if other.is_warmup:
-                    other.leave_out(run.keys)
-        if run.is_urgent:
-            # A callback that waits must not begin for lost partitions. Without its `on_assign`, the
-            # application has nothing to lose.
-            for other in (one for one in earlier if not (one.is_warmup or one.has_begun)):
-                other.leave_out(run.keys)
-                if other.name == "on_assign":
-                    run.leave_out(other.keys)
+        for other in earlier:
+            self._leave_out(run, other)
         if earlier:
             # In a task of its own also if it waits for none of them: they begin first.
             self._begin_task(run, self._after(run, [one for one in earlier if run.waits_for(one)]))
@@ -299,6 +279,19 @@ class LoopCallbacks:
                 self._begin_task(run, _await(result))
             else:
                 self._finish(run, None)
+
+    def _leave_out(self, run: _Run, other: _Run) -> None:
+        """Leave out callbacks that must not begin: cancelled warm-ups, and work on lost partitions.
+
+        If `on_assign` has not begun, the application has nothing to lose.
+        """
+        if other.is_warmup:
+            if run.name == "on_warmup_cancelled":
+                other.leave_out(run.keys)
+        elif run.is_urgent and not other.has_begun:
+            other.leave_out(run.keys)
+            if other.name == "on_assign":
+                run.leave_out(other.keys)
 
     def _call(self, run: _Run) -> object:
         given = self.given()

@@ -1,25 +1,21 @@
-"""The state of the work on one resource, and the callback that follows from it.
+"""The state of the work on one resource, and the table of what follows from it.
 
 Each resource has a wish (run, stop, end) and a state (running or not, callbacks in progress). After
-each change of either, the next step follows from both:
-
-    a callback is in progress   wait for it: two callbacks of a resource never run concurrently
-    runs, and should not        `lost` if the grant has ended (the lease, an overdue stop) when a
-                                thread is free for the call, else `stop`
-    runs, and should            nothing, or `change` if its definition has changed; nothing if the
-                                catalogue has lost it, because its leader will revoke it
-    does not run, and should    `start`, unless `start` has declined it or has failed permanently
-    does not run, nor should    done: tell the group that a revoked resource has stopped
+each change of either, `STEPS` decides the next step from both. Nothing is queued: a later notice
+changes the wish. When a thread is free for a callback, the table decides whether it is still due.
 """
 
 from __future__ import annotations
 
 import enum
 import math
+from functools import cache
+from typing import Final
 
 from attrs import define
 
 from coopgroup.core.model import Resource
+from coopgroup.core.policies.tables import DecisionTable, Row
 from coopgroup.errors import Decline, StartFailed
 from coopgroup.groups.catalogue import UNDEFINED, Mark
 from coopgroup.kafka.clock import now_s
@@ -34,13 +30,46 @@ class Wish(enum.Enum):
     END = "end"
 
 
-class Action(enum.Enum):
-    """The callbacks, with their urgency: ending work comes before starting work."""
+class Step(enum.Enum):
+    """The next step of a resource: one of four callbacks, or none."""
 
-    LOST = 0
-    STOP = 1
-    START = 2
-    CHANGE = 3
+    LOST = "`lost`"
+    STOP = "`stop`"
+    START = "`start`"
+    CHANGE = "`on_change`; if the group has none, `stop` and then `start`"
+    WAIT = "none until that callback has returned"
+    KEEP = "none until something changes"
+    END = "none; the group hears that a revoked resource has stopped"
+
+
+URGENCY: Final = {Step.LOST: 0, Step.STOP: 1, Step.START: 2, Step.CHANGE: 3}
+"""The steps that are callbacks: ending work comes before starting work."""
+
+STEPS: Final = DecisionTable(
+    facts={
+        "busy": "another callback of the resource is in progress, or waits for a thread",
+        "runs": "`start` has succeeded, and no `stop` or `lost` after it",
+        "stale": "the grant has ended: by a loss, with the lease, or because a stop was overdue",
+        "wanted": "it was granted and not revoked or lost since, and the process does not close",
+        "refused": "`start` has raised `Decline` or `StartFailed`",
+        "changed": "its definition has changed, and the catalogue still has it",
+    },
+    rows=(
+        Row(("busy",), Step.WAIT, "Only `lost` may run beside another one: an overdue stop."),
+        Row(("runs", "stale"), Step.LOST, "Another process may own it: a flush would be too late."),
+        Row(("runs", "not wanted"), Step.STOP, "The next owner waits for it."),
+        Row(("not wanted",), Step.END, "The work has ended, or it never began."),
+        Row(("not runs", "refused"), Step.KEEP, "The refusal holds until it ends."),
+        Row(("not runs",), Step.START, "It was granted."),
+        Row(("changed",), Step.CHANGE, "The work still follows the definition before."),
+        Row((), Step.KEEP, "It runs, as it should. A leader will revoke it if it was deleted."),
+    ),
+)
+
+
+@cache
+def _step(*facts: bool) -> Step:
+    return STEPS.decide(**dict(zip(STEPS.facts, facts, strict=True)))
 
 
 @define(eq=False)
@@ -82,19 +111,20 @@ class Work:
     attempts: int = 0
     retry_at_s: float = 0.0
 
-    @property
-    def next_action(self) -> Action | None:
-        """Return the callback that is due if none is in progress; None if none is due."""
-        if self.runs and (self.is_stale or self.wish is not Wish.RUN):
-            is_lost = self.is_stale or self.wish is Wish.END
-            return Action.LOST if is_lost else Action.STOP
-        if self.runs:
-            return Action.CHANGE if self.is_changed and not self.is_deleted else None
-        return Action.START if self.wish is Wish.RUN and self.refusal is None else None
+    def next_step(self, *, besides: int = 0) -> Step:
+        """Return the next step.
+
+        Args:
+            besides: number of callbacks in progress that do not count.
+        """
+        wanted, refused = self.wish is Wish.RUN, self.refusal is not None
+        changed = self.is_changed and not self.is_deleted
+        return _step(self.busy > besides, self.runs, self.is_stale, wanted, refused, changed)
 
     def want(self, wish: Wish, reason: StopReason = StopReason.REVOKED) -> None:
         """Change the wish; a callback that failed before is tried again immediately."""
         self.wish, self.reason, self.began_s = wish, reason, now_s()
+        self.is_stale = self.is_stale or wish is Wish.END
         self.is_revoked = False
         self.waits_since_s = math.inf
         self.attempts, self.retry_at_s = 0, 0.0

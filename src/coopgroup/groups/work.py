@@ -50,7 +50,7 @@ from coopgroup.errors import Decline, StartFailed, one_line, said_by
 from coopgroup.groups.callbacks import Callbacks, Calls, ResourceCallback, WorkFailure, failure_of
 from coopgroup.groups.catalogue import UNDEFINED, Catalogue, GroupResource, Mark
 from coopgroup.groups.declines import Declines
-from coopgroup.groups.state import Action, Wish, Work
+from coopgroup.groups.state import URGENCY, Step, Wish, Work
 from coopgroup.groups.warmth import ResourceWarmth
 from coopgroup.kafka.callbacks.pending_revocations import PendingRevocations
 from coopgroup.kafka.clock import now_s
@@ -354,7 +354,6 @@ class ResourceWork:
     def _lose(self) -> None:
         for work in tuple(self._works.values()):
             self._want(work, Wish.END, StopReason.LOST)
-            work.is_stale = True
             self._go_on(work)
 
     # --- one resource -----------------------------------------------------------------------------
@@ -366,35 +365,34 @@ class ResourceWork:
             self._pending.begin([work.resource], work.began_s)
 
     def _go_on(self, work: Work) -> None:
-        if work.busy or self._works.get(work.resource) is not work:
+        if self._works.get(work.resource) is not work:
             return
-        action = work.next_action
-        if action is Action.START and self._warmth.is_busy(work.resource):
+        step = work.next_step()
+        if step is Step.START and self._warmth.is_busy(work.resource):
             return  # `_start_idle` continues
-        if action is not None:
-            if now_s() >= work.retry_at_s and not self._awaits_catalogue(work, action):
-                self._begin(work, action)
-        elif work.wish is not Wish.RUN:
+        if step is Step.END:
             self._end(work)
+        elif step in URGENCY and now_s() >= work.retry_at_s and not self._awaits(work, step):
+            self._begin(work, step)
 
-    def _begin(self, work: Work, action: Action) -> None:
+    def _begin(self, work: Work, action: Step) -> None:
         work.busy += 1
-        if action is Action.CHANGE:
+        if action is Step.CHANGE:
             work.began_s, work.is_changing = now_s(), True
             self._pending.begin([work.resource], work.began_s)
-        self._calls.submit(action.value, partial(self._run, work, action))
-        if action is Action.CHANGE:
+        self._calls.submit(URGENCY[action], partial(self._run, work, action))
+        if action is Step.CHANGE:
             self._remind()
 
-    def _awaits_catalogue(self, work: Work, action: Action) -> bool:
+    def _awaits(self, work: Work, action: Step) -> bool:
         """Return whether a callback must wait until this member has read a newer catalogue."""
         known = self.known()
         is_behind = known is None or known.is_behind(work.version)
-        if action is Action.START:
+        if action is Step.START:
             waits = is_behind or self._listed(work.resource) is None
         else:
             is_late = now_s() >= work.began_s + _STOP_BEHIND_S
-            waits = action is Action.STOP and work.is_revoked and is_behind and not is_late
+            waits = action is Step.STOP and work.is_revoked and is_behind and not is_late
         if not waits:
             work.waits_since_s, work.is_waiting_told = math.inf, False
         elif math.isinf(work.waits_since_s):
@@ -449,17 +447,17 @@ class ResourceWork:
         """Return a resource with its present definition."""
         return GroupResource.marked(resource, self._listed(resource) or UNDEFINED)
 
-    def _prepared(self, work: Work, action: Action) -> GroupResource:
+    def _prepared(self, work: Work, action: Step) -> GroupResource:
         """Return the argument of a callback; what begins takes the present definition."""
         listed = self._listed(work.resource)
-        follows = action is Action.CHANGE and self.callbacks.change is not None
-        if action is Action.START or follows:
+        follows = action is Step.CHANGE and self.callbacks.change is not None
+        if action is Step.START or follows:
             work.is_changed = work.is_deleted = False
             work.mark = listed or work.mark
             return GroupResource.marked(work.resource, work.mark)
-        if action is Action.LOST:
+        if action is Step.LOST:
             reason = "lost"
-        elif action is Action.CHANGE:
+        elif action is Step.CHANGE:
             reason = "changed"
         elif work.reason is StopReason.REVOKED:
             reason = "moved" if listed else "deleted"
@@ -467,13 +465,13 @@ class ResourceWork:
             reason = "closing"
         return GroupResource.marked(work.resource, work.mark, reason)
 
-    def _run(self, work: Work, action: Action) -> None:
+    def _run(self, work: Work, action: Step) -> None:
         with self._changed:
             if not self._is_still_due(work, action):
                 self._returned(work, action)
                 self._go_on(work)
                 return
-            if action is Action.START:
+            if action is Step.START:
                 work.is_stale = False  # it begins under the current grant
             before = work.mark
             given = self._prepared(work, action)
@@ -482,52 +480,52 @@ class ResourceWork:
             self._returned(work, action)
             if failure is None:
                 self._succeed(work, action)
-            elif action is Action.START and isinstance(failure, Decline | StartFailed):
+            elif action is Step.START and isinstance(failure, Decline | StartFailed):
                 is_over = work.wish is not Wish.RUN or work.is_changed
                 if not is_over:  # otherwise it ends, or begins with another definition
                     self._refuse(work, failure)
                 permanent = isinstance(failure, StartFailed) and not is_over
                 self._tell_failure(work.resource, "start", failure, permanent=permanent)
             else:
-                if action is Action.CHANGE:  # it still follows the definition before
+                if action is Step.CHANGE:  # it still follows the definition before
                     work.mark, work.is_changed = before, True
                 self._back_off(work, action, failure)
             self._go_on(work)
             if failure is not None:
                 self._remind()
 
-    def _is_still_due(self, work: Work, action: Action) -> bool:
+    def _is_still_due(self, work: Work, action: Step) -> bool:
         """Return whether a callback is still due, now that a thread is free for it."""
-        ends = action in {Action.STOP, Action.CHANGE}
+        ends = action in {Step.STOP, Step.CHANGE}
         if ends and now_s() >= self.driver.lease_until_s:
             # The process was frozen: a flush in `stop` would run beside the next owner.
             work.is_stale, work.reason = True, StopReason.LOST
-        abandons = action is Action.LOST and work.is_stale
-        is_due = work.next_action is action and not self._awaits_catalogue(work, action)
+        abandons = action is Step.LOST and work.is_stale
+        is_due = work.next_step(besides=1) is action and not self._awaits(work, action)
         return abandons or is_due
 
-    def _returned(self, work: Work, action: Action) -> None:
+    def _returned(self, work: Work, action: Step) -> None:
         work.busy -= 1
-        if action is Action.CHANGE:
+        if action is Step.CHANGE:
             work.is_changing = False
             if not work.is_revoked:
                 self._pending.end([work.resource])
 
-    def _succeed(self, work: Work, action: Action) -> None:
-        stops = action is Action.CHANGE and self.callbacks.change is None
-        work.finished(runs=action in {Action.START, Action.CHANGE} and not stops)
+    def _succeed(self, work: Work, action: Step) -> None:
+        stops = action is Step.CHANGE and self.callbacks.change is None
+        work.finished(runs=action in {Step.START, Step.CHANGE} and not stops)
         if stops:
             self._tell_stopped(work, StopReason.CHANGED)
         self._tell_started(work)
 
-    def _callback(self, action: Action) -> ResourceCallback:
+    def _callback(self, action: Step) -> ResourceCallback:
         callbacks = self.callbacks
         match action:
-            case Action.LOST:
+            case Step.LOST:
                 return callbacks.lost
-            case Action.START:
+            case Step.START:
                 return callbacks.start
-            case Action.CHANGE if callbacks.change is not None:
+            case Step.CHANGE if callbacks.change is not None:
                 return callbacks.change
             case _:
                 return callbacks.stop  # after a change, `start` follows
@@ -539,9 +537,9 @@ class ResourceWork:
             self._declines.add(work.resource, refusal)
             self._post_declines()
 
-    def _back_off(self, work: Work, action: Action, error: BaseException) -> None:
+    def _back_off(self, work: Work, action: Step, error: BaseException) -> None:
         work.attempts += 1
-        if work.next_action is action:  # otherwise another callback is due, immediately
+        if work.next_step(besides=work.busy) is action:  # otherwise another one is due, now
             factor = 1 << min(work.attempts - 1, _DOUBLINGS_MAX)
             work.retry_at_s = now_s() + min(self.limits.retry_s * factor, self.limits.retry_max_s)
         self._tell_failure(work.resource, action.name.lower(), error, work.attempts)
@@ -661,7 +659,7 @@ class ResourceWork:
         """Treat an overdue stop as a loss, and give up the resource."""
         is_revoked, began_s = work.is_revoked, work.began_s
         self._want(work, Wish.END, StopReason.LOST)
-        work.is_revoked, work.began_s, work.is_stale = is_revoked, began_s, True
+        work.is_revoked, work.began_s = is_revoked, began_s
         if is_revoked and self.callbacks.warm is not None:
             # A stop that has not ended leaves no state that could be kept warm.
             stuck = ResourceSet.from_pairs([work.resource])
@@ -669,7 +667,7 @@ class ResourceWork:
         self._complete(work)
         self._tell_stopped(work)
         if work.busy:
-            self._begin(work, Action.LOST)
+            self._begin(work, Step.LOST)
         else:
             self._go_on(work)
 
@@ -678,10 +676,7 @@ class ResourceWork:
         due_s = [
             work.retry_at_s
             for work in self._works.values()
-            if work.attempts
-            and not work.busy
-            and work.next_action is not None
-            and math.isinf(work.waits_since_s)
+            if work.attempts and work.next_step() in URGENCY and math.isinf(work.waits_since_s)
         ]
         due_s += [self._read_again_s, self._pending.due_at_s]
         due_s += [self._declines.due_at_s, self._calls.due_at_s]

@@ -245,10 +245,13 @@ class Attachment:
             self.resume(self.parts.fetching.record_buffer.paused_by("processing"))
 
     def _restore(self) -> None:
-        # After `seek` there is no position until the next record. So a later commit of positions
-        # would leave these offsets out.
-        self.parts.committing.commit_due(self.parts.listener.owned)
-        self.parts.committing.store.automatic = self._was_automatic
+        try:  # positions of partitions whose stop ends now pass records that were not handled
+            self.parts.listener.serve_calls()
+        finally:
+            # After `seek` there is no position until the next record. So a later commit of
+            # positions would leave these offsets out.
+            self.parts.committing.commit_due(self.parts.listener.owned)
+            self.parts.committing.store.automatic = self._was_automatic
 
     def store(self, offsets: Iterable[StoredOffset]) -> None:
         """Store offsets for the next commit."""
@@ -286,7 +289,7 @@ class Attachment:
         """Log a warning about a record."""
         self._warn(event, work.tenure.partition, work.offset, **fields)
 
-    def _warn(self, event: str, partition: Partition, offset: int, **fields: Any) -> None:
+    def _warn(self, event: str, partition: Partition, offset: int, **fields: Any) -> None:  # noqa: ANN401
         topic, number = partition
         self.parts.driver.sink.warn(event, topic=topic, partition=number, offset=offset, **fields)
 

@@ -54,6 +54,8 @@ class Simulation:
         guests: the last process of each name whose consumer speaks KIP-848.
         bell: rings between the processes, None without them.
         commit_interval_ms: time between the commits of a process, 0 for no periodic commits.
+        fatal_codes: error codes that the run gives to a member on purpose, and that no retry can
+            repair; its process is then restarted.
         host_class: class of the processes; the swarm has one with the work of named resources.
     """
 
@@ -68,6 +70,7 @@ class Simulation:
     costs: Costs = field(init=False)
     bell: Bell | None = None
     commit_interval_ms: int = 5_000
+    fatal_codes: set[int] = field(factory=set)
     processes: list[Process] = field(factory=list)
     guests: dict[str, Kip848Process] = field(factory=dict)
     kept: dict[str, PastLife] = field(factory=dict)
@@ -364,11 +367,12 @@ class Simulation:
         )
 
     def _on_failure(self, process: Process, code: int) -> None:
-        """Handle a failed member: restart a fenced static member; anything else is a bug.
+        """Handle a failed member: restart a fenced static member; other failures are bugs.
 
         A fail-over of the group coordinator can forget the newest member id of a static member.
         """
-        if code == ErrorCode.FENCED_INSTANCE_ID and process.is_static:
+        is_fenced = code == ErrorCode.FENCED_INSTANCE_ID and process.is_static
+        if is_fenced or code in self.fatal_codes:
             process.later(1, self.bounce, process, _RESTART_MS)
         else:
             self.world.object_to("failure", f"{process.name} failed: {process.failed}")

@@ -16,6 +16,7 @@ answers to the group. It objects immediately, to:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -218,6 +219,10 @@ class CallbackOracle:
                 self.stop_begins(resources - ResourceSet.from_pairs(self._stop_ms))
             case "on_lost" | "on_revoke":
                 self._must_be_empty(resources - self._ended, "loses, and has not lost,")
+                if self.is_serial:
+                    hangs = ResourceSet.from_pairs(self._put_off)
+                    ended = resources - self.lost - hangs
+                    self._must_be_empty(ended, "loses, and has stopped,")
                 self._unheard -= resources
             case "on_warmup":
                 self._warm_up_no_longer(resources)
@@ -235,8 +240,12 @@ class CallbackOracle:
         self._stop_ms |= dict.fromkeys(resources, self.now_ms())
 
     def returned(self, call: Call) -> None:
-        """Note the end of a callback."""
+        """Note the end of a callback; nothing waits for a stop that takes much too long."""
         self._calls.remove(call)
+        if call.name == "on_revoke" and self.now_ms() > call.at_ms + 2 * self.limit_ms:
+            same = (one for one in call.resources if self._stop_ms.get(one, math.inf) <= call.at_ms)
+            kept = ResourceSet.from_pairs(same) & self.held()
+            self._must_be_empty(kept, "waits for a stop that hangs, of")
 
     def begins(self, resources: ResourceSet) -> None:
         """Note that partitions are fetched."""
@@ -287,7 +296,7 @@ class CallbackOracle:
         self._unheard_before = self._unheard - self._in_calls("on_lost")
 
     def closed(self) -> None:
-        """Check the end of it."""
+        """Check the end of a close."""
         self._is_closing = False
         late = self._overdue(self.owned & self._has)
         self._must_be_empty(self.held() | self.fetched(), "works after its close on")

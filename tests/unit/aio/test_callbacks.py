@@ -282,7 +282,8 @@ async def test_on_assign_may_await_the_position_of_its_partition(
     stage.resources = ZERO
     found: list[int] = []
     monkeypatch.setattr(Offsets, "committed", AsyncMock(return_value=committed))
-    monkeypatch.setattr(Offsets, "watermarks", AsyncMock(return_value=(3, 90)))
+    coordinator: Any = stage.fetching.starts.lookup.transport
+    coordinator.logs = {("t", 0): (3, 90)}
 
     async def assign(consumer: Any, partitions: list[TopicPartition]) -> None:  # noqa: ANN401
         found.append(await consumer.position(partitions[0]))

@@ -142,6 +142,16 @@ def test_stop_that_waits_while_the_lease_ends_is_lost(bench: Bench, how: str) ->
     bench.check()
 
 
+def test_granted_token_outlives_the_lease_and_ends_with_the_work(bench: Bench) -> None:
+    assert bench.work.granted_token(HEAVY) is None
+    bench.grant(ONLY_HEAVY)
+    assert (bench.work.token(HEAVY), bench.work.granted_token(HEAVY)) == (3, 3)
+    bench.lease_until_s = bench.hand.now_s
+    assert (bench.work.token(HEAVY), bench.work.granted_token(HEAVY)) == (None, 3)
+    bench.put(LOSE_HEAVY)
+    assert bench.work.granted_token(HEAVY) is None
+
+
 def test_callbacks_that_wait_for_a_thread_are_warned_of(bench: Bench) -> None:
     assert bench.reminder_s == math.inf
     bench.work.put(GrantResources(resources=BOTH))
@@ -222,6 +232,18 @@ def test_stop_that_never_ends_is_lost_and_given_up(bench: Bench) -> None:
     bench.put(REVOKE_HEAVY)
     assert bench.actions() == ["start", "stop", "lost", "start"]
     assert bench.work.holds(HEAVY)
+
+
+def test_start_that_waits_for_a_thread_never_runs_beside_lost(bench: Bench) -> None:
+    """Regression: all threads were busy, and the resource was started twice."""
+    bench.during["lost", HEAVY] = bench.grant
+    bench.work.put(GrantResources(resources=ONLY_HEAVY))
+    bench.work.put(REVOKE_HEAVY)
+    for _ in ("half of the limit", "the limit"):
+        bench.hand.now_s += STOP_S
+        bench.work.wake()
+    bench.hand.run()
+    assert bench.actions() == ["lost", "start"]
 
 
 def test_close_that_is_granted_something_hands_over(bench: Bench) -> None:

@@ -23,7 +23,6 @@ from tests.unit.groups.bench import (
     ONLY_HEAVY,
     ONLY_LIGHT,
     REVOKE_HEAVY,
-    STOP_S,
     Bench,
 )
 
@@ -250,11 +249,6 @@ def test_failed_resource_starts_anew_where_it_goes(failed: Bench) -> None:
     assert failed.given_up() == [HEAVY]
     failed.grant(ONLY_HEAVY)
     assert failed.work.held() == BOTH
-
-
-def test_failed_resource_of_a_closing_process_needs_no_stop(failed: Bench) -> None:
-    assert failed.work.close(STOP_S)
-    assert failed.actions() == ["start"]
 
 
 @pytest.mark.parametrize("for_s", [0, -1.0, float("inf"), float("nan"), "5", True, None])

@@ -273,25 +273,6 @@ def test_change_that_has_not_begun_gives_way(
     assert of.stops() == [(HEAVY, how)]
 
 
-@pytest.mark.parametrize("has_callback", [False, True])
-def test_changed_resource_that_is_deleted_waits_for_its_leader(
-    bench: Bench, changing: Bench, *, has_callback: bool
-) -> None:
-    """There is no definition to follow."""
-    of = changing if has_callback else bench
-    of.catalogue = defined(heavy=1)
-
-    def change_and_delete() -> None:
-        for of.catalogue in (defined(heavy=2), Catalogue.of([LIGHT])):
-            of.work.take_catalogue()
-
-    of.during["start", HEAVY] = change_and_delete
-    of.grant(ONLY_HEAVY)
-    assert of.actions() == ["start"]
-    of.put(REVOKE_HEAVY)
-    assert heard(of)[1:] == [("stop", 1, "deleted")]
-
-
 @pytest.mark.parametrize("how", ["revoked", "lost"])
 def test_stop_for_a_change_ends_the_work_if_the_grant_ends_meanwhile(
     bench: Bench, how: str

@@ -19,13 +19,8 @@ from attrs import frozen
 
 from coopgroup.core.assignors.base import Assignor, Placement
 from coopgroup.core.model import NOBODY, GroupSnapshot, Resource
-from coopgroup.core.model.pairs import holds, keys_of_sets, pair_keys
+from coopgroup.core.model.pairs import holds, pair_keys, refusals
 from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
-
-
-def refusals(group: GroupSnapshot) -> Int64Array:
-    """Return the pairs of a resource and a member that declines it, ascending."""
-    return keys_of_sets(group, [member.declined for member in group.members])
 
 
 @frozen

@@ -23,9 +23,9 @@ import numpy as np
 from attrs import define, field, frozen
 
 from coopgroup.core.assignors.base import Placement
-from coopgroup.core.assignors.declining import refusals
 from coopgroup.core.assignors.pools import subscriber_pools
 from coopgroup.core.model import NOBODY
+from coopgroup.core.model.pairs import refusals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,9 +16,8 @@ import numpy.typing as npt
 from attrs import frozen
 
 from coopgroup.core.assignors.base import Placement
-from coopgroup.core.leader.limits import barred, misplaced, with_answer, with_holders
 from coopgroup.core.model import EMPTY, NOBODY, ResourceSet, plan_that_moves_nothing
-from coopgroup.core.model.pairs import NO_KEYS
+from coopgroup.core.model.pairs import NO_KEYS, refusals
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.built_in import EagerPolicy
@@ -175,7 +174,7 @@ def _decided(
     """Ask policy, assignor, and policy again. Their errors are problems of the round."""
     whom = f"assignor {assignor.name}"
     try:
-        unfit = NO_KEYS if warmup_of(policy) is None else barred(group, assignor)
+        unfit = NO_KEYS if warmup_of(policy) is None else _barred(group, assignor)
         whom = f"policy {policy.name}"
         context = attrs.evolve(
             context,
@@ -196,8 +195,6 @@ def _decided(
             staged = attrs.evolve(staged, state=fitted(group, staged.state))
         warm = None if warming is None else warming.staged(answer, target, staged)
         staged = staged if warm is None else warm.round_
-        moved = misplaced(group, assignor, answer, staged.plan.assigned)
-        staged = attrs.evolve(staged, plan=with_answer(staged.plan, answer, moved))
         problems = violations(
             group if warm is None else warm.warming.warmth.kept_group,
             staged.plan,
@@ -206,10 +203,22 @@ def _decided(
         )
         if problems:  # such a plan may have any form, and nothing can be remembered of it
             return _Refusal(problems)
-        state = with_holders(_memory_of(group, context, staged), answer, moved)
+        state = _memory_of(group, context, staged)
         return _Decided(staged.plan, state if warm is None else warm.remembered(state))
     except Exception as error:  # noqa: BLE001 -- of a user's code
         return _Refusal((f"{whom}: {one_line(error)}",))
+
+
+def _barred(group: GroupSnapshot, assignor: Assignor) -> Int64Array:
+    """Return the pairs of a resource and a member that could not start it, ascending.
+
+    Such a member does not keep the resource warm. There are none if no member takes part.
+    """
+    if not any(member.warms for member in group.members):
+        return NO_KEYS
+    misfits = getattr(assignor, "misfits", None)
+    unfit = None if misfits is None else misfits(group)
+    return np.union1d(refusals(group), NO_KEYS if unfit is None else np.flatnonzero(unfit.T))
 
 
 def _view(group: GroupSnapshot, offer: Offer, lags: Lags) -> GroupSnapshot:
@@ -308,14 +317,14 @@ def _without_hearsay(context: RoundContext) -> RoundContext:
     state = context.state
     if state is None or context.generation > state.generation:
         return context
-    told = state.pairs.are(PairKind.TOLD)
+    told, taken = state.pairs.are(PairKind.TOLD), state.pairs.are(PairKind.TAKEN)
     planned = state.resources.planned.copy()
     planned[state.pairs.resource[told]] = True
     state = attrs.evolve(
         state,
         silent=(),
         resources=attrs.evolve(state.resources, planned=planned),
-        pairs=state.pairs.take(~told),
+        pairs=state.pairs.take(~told & ~taken),
         moves_pending=state.moves_pending or bool(told.any()),
     )
     return attrs.evolve(context, state=state)

@@ -13,14 +13,10 @@ import enum
 import json
 import zlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import attrs
 from attrs import frozen
-
-if TYPE_CHECKING:
-    from coopgroup.core.assignors.base import Assignor
-    from coopgroup.core.policies.policy import Policy
 
 _PACKAGE: Final = __name__.partition(".")[0]
 _NAME_MAX: Final = 100
@@ -43,7 +39,16 @@ class MemberChoices:
     assignor_digest: int | None = None
 
 
-def choices_of(policy: Policy, assignor: Assignor) -> MemberChoices:
+class Named(Protocol):
+    """A policy or an assignor."""
+
+    @property
+    def name(self) -> str:
+        """Name in configuration, command line and logs."""
+        ...
+
+
+def choices_of(policy: Named, assignor: Named) -> MemberChoices:
     """Return what a member tells about its policy and its assignor.
 
     The options of an attrs class are the arguments of its constructor. Arguments that comparisons
@@ -63,7 +68,7 @@ def _is_ours(plugin: object) -> bool:
     return type(plugin).__module__.partition(".")[0] == _PACKAGE
 
 
-def _name(plugin: Policy | Assignor) -> str:
+def _name(plugin: Named) -> str:
     return plugin.name if _is_ours(plugin) else type(plugin).__qualname__[:_NAME_MAX]
 
 

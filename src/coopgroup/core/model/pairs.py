@@ -47,6 +47,11 @@ def keys_of_sets(group: GroupSnapshot, sets: Sequence[ResourceSet]) -> Int64Arra
     return np.sort(pair_keys(group, positions[there], members[there]))
 
 
+def refusals(group: GroupSnapshot) -> Int64Array:
+    """Return the pairs of a resource and a member that declines it, ascending."""
+    return keys_of_sets(group, [member.declined for member in group.members])
+
+
 def resources_of(group: GroupSnapshot, keys: Int64Array) -> Int64Array:
     """Return the resource of each pair."""
     return keys // max(len(group.members), 1)

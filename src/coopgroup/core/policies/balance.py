@@ -8,6 +8,7 @@ import numpy as np
 from attrs import define, field, frozen
 
 from coopgroup.core.model import NOBODY
+from coopgroup.core.model.pairs import holds, pair_keys, refusals
 from coopgroup.core.policies.memory import PairKind
 from coopgroup.core.policies.tables import LAG_STEPS, LagStep
 
@@ -149,7 +150,8 @@ def _mean(loads: Float64Array) -> float:
 #
 # The partner of an exchange may differ from the target's: if the target passes resources around a
 # circle of three members, an exchange between two of them is better than a single step of the
-# circle.
+# circle. No partner gets a resource that it declines. If the assignor has limits, only it knows
+# what fits, so the target decides.
 #
 # The choice depends only on group, target and lags. Only overloaded members begin a step. Each move
 # of a step must lighten the heavier of its two members by more than a tenth of the mean, and by
@@ -168,6 +170,8 @@ def lag_moves(
     lags: Int64Array,
     candidates: BoolArray,
     rule: BalanceRule,
+    *,
+    has_limits: bool = False,
 ) -> Int32Array:
     """Choose the resources to move and their new holders.
 
@@ -177,6 +181,7 @@ def lag_moves(
         lags: int64 (R,): at least 0.
         candidates: bool (R,): owned, with another member as target.
         rule: rule of the policy.
+        has_limits: whether only the assignor knows where a resource fits.
 
     Returns:
         int32 (R,): new holder of at most `rule.moves_max` candidates, `NOBODY` elsewhere.
@@ -187,6 +192,9 @@ def lag_moves(
     if not positions.size:
         return moves
     search = _Search(
+        keys=pair_keys(group, positions, np.zeros_like(positions)),
+        refused=refusals(group),
+        has_limits=has_limits,
         owner=group.owner[positions],
         target=target[positions],
         name=group.resources.name_numbers[positions],
@@ -219,6 +227,9 @@ class _Search:
     """N candidates in a group with M members.
 
     Attributes:
+        keys: int64 (N,): the pair of each candidate and member 0.
+        refused: pairs of a resource and a member that declines it, ascending.
+        has_limits: whether only the assignor knows where a resource fits.
         owner: int32 (N,).
         target: int32 (N,).
         name: (N,): number of the topic.
@@ -229,6 +240,9 @@ class _Search:
         goes_to: int32 (N,): new holder of the chosen candidates, `NOBODY` for the rest.
     """
 
+    keys: Int64Array
+    refused: Int64Array
+    has_limits: bool
     owner: Int32Array
     target: Int32Array
     name: Int64Array
@@ -304,11 +318,11 @@ class _Search:
     def _exchanged(self, given: int, others: Int64Array) -> _Step | None:
         """Return the best exchange of one resource for a resource of another member.
 
-        Both are of one topic, or the target wants exactly this exchange.
+        Both are of one topic and fit, or the target wants exactly this exchange.
         """
         back = self.target[others] == self.owner[given]
         fits = back & (self.owner[others] == self.target[given])
-        others = others[fits | (self.name[others] == self.name[given])]
+        others = others[fits | ((self.name[others] == self.name[given]) & self._fit(given, others))]
         if not others.size:
             return None
         giver, getters = self.owner[given], self.owner[others]
@@ -318,6 +332,12 @@ class _Search:
         best = int(np.argmin(after))
         gain = float(self.loads[giver] - after[best]) / 2
         return self._step(given, int(others[best]), gain)
+
+    def _fit(self, given: int, others: Int64Array) -> BoolArray:
+        """Return with which others a resource can change places, as far as a policy knows."""
+        there = holds(self.refused, self.keys[given] + self.owner[others])
+        back = holds(self.refused, self.keys[others] + self.owner[given])
+        return ~there & ~back & (not self.has_limits)
 
     def _step(self, given: int, taken: int | None, gain: float) -> _Step | None:
         return _Step(given=given, taken=taken, gain=gain) if gain > self.gain_min else None

@@ -18,7 +18,7 @@ import attrs
 import numpy as np
 
 from coopgroup.core.model import NOBODY
-from coopgroup.core.model.pairs import holds, pair_keys
+from coopgroup.core.model.pairs import holds, pair_keys, refusals
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.memory import (
@@ -43,6 +43,18 @@ if TYPE_CHECKING:
 def may_keep(group: GroupSnapshot) -> BoolArray:
     """Return the resources that could stay with their rightful owner: bool (R,)."""
     return group.may_hold(group.owner) & group.assignable
+
+
+def may_have(group: GroupSnapshot, holder: Int32Array) -> BoolArray:
+    """Return whether each holder subscribes to its resource and accepts it: bool (R,).
+
+    It is False for `NOBODY`.
+    """
+    able, refused = group.may_hold(holder), refusals(group)
+    if refused.size:
+        place = np.flatnonzero(able)
+        able[place] = ~holds(refused, pair_keys(group, place, holder[place]))
+    return able
 
 
 # --- claims that an earlier round revoked ---------------------------------------------------------

@@ -4,7 +4,7 @@ Three tables, in columns, are most of this memory:
 
     members    the members of the round
     resources  what the round left of each resource
-    pairs      a resource and a member: told to stop, warming up, warm, or refused
+    pairs      a resource and a member: told to stop, warming up, warm, refused, or taken from it
 
 Each round writes a new value, and `recall` reads it as arrays of the next round's group. The field
 `state` of `coopgroup plan` is this memory as JSON.
@@ -59,6 +59,7 @@ class PairKind(IntEnum):
     WARMING = 1
     WARM = 2
     REFUSED = 3  # the warm-up timed out, and was cancelled
+    TAKEN = 4  # the member could have kept it, and was told to stop it
 
 
 @frozen(kw_only=True)
@@ -104,8 +105,8 @@ class RememberedResources:
             `NOBODY` for none.
         receiver: int32 (R,): receiver of an unfinished move, `NOBODY` without one. Rounds without
             warm-ups remember only promised ones.
-        promised: bool (R,): the receiver was promised it to balance lags, and it is still being
-            stopped, or the receiver warms up.
+        promised: bool (R,): it was stopped for the receiver, which has not got it yet; or the
+            receiver warms up for it, to balance lags.
         planned: bool (R,): to take later from an owner that could keep it.
     """
 
@@ -337,7 +338,7 @@ class PolicyState:
         generation: last generation that the leader had completed when it decided the round.
         members: the members of the round.
         resources: what the round left of each resource.
-        pairs: what members must stop, and warm-ups.
+        pairs: what members must stop, warm-ups, and what was taken from its owner.
         losses: resources of departed members, by deadline and owner.
         silent: ids of members whose subscription was unreadable in the round. They were assigned
             nothing, so they count as owning nothing in the next round.
@@ -420,11 +421,7 @@ class Recalled:
 
     @property
     def promised_to(self) -> Int32Array:
-        """Receivers of resources that an earlier round revoked to balance lags: int32 (R,).
-
-        An exchange stays an exchange. With newer lags the assignor might give its first half to a
-        third member. The two others would keep one resource too many and one too few.
-        """
+        """Receivers for which an earlier round stopped resources: int32 (R,), `NOBODY` for none."""
         return np.where(self.remembered.promised, self.receiver, NOBODY).astype(np.int32)
 
     @property

@@ -15,16 +15,19 @@ import numpy as np
 from attrs import frozen
 
 from coopgroup.core.model import NOBODY, RoundPlan
+from coopgroup.core.model.pairs import NO_KEYS, members_of, pair_keys, resources_of
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.policies.balance import lag_moves
 from coopgroup.core.policies.facts import (
     facts_of,
+    may_have,
     may_keep,
     offered_owner,
     remember_round,
     rightful_resources,
 )
 from coopgroup.core.policies.losses import Losses, follow_losses
+from coopgroup.core.policies.memory import PairKind, RememberedPairs
 from coopgroup.core.policies.moves import changed_for_good, first_moves, less_even
 from coopgroup.core.policies.policy import Offer, RoundFacts, StagedRound
 from coopgroup.core.policies.tables import (
@@ -40,7 +43,7 @@ from coopgroup.core.policies.warmth import taken_over
 
 if TYPE_CHECKING:
     from coopgroup.core.model import GroupSnapshot
-    from coopgroup.core.model.resource_set import BoolArray, Int32Array
+    from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
     from coopgroup.core.policies.balance import BalanceRule
     from coopgroup.core.policies.memory import Recalled
     from coopgroup.core.policies.policy import RoundContext
@@ -82,12 +85,20 @@ class _Outlook:
     Attributes:
         facts: the leader's facts.
         losses: resources that wait, and resources that return to their owner.
+        changed: whether the group has changed permanently since the last round.
+        promised: int32 (R,): member for which an earlier round stopped each resource, `NOBODY` for
+            none, and for a member that may not have it. A permanent change ends all promises.
+        taken: pairs of a resource and a member from which it was taken before. They end when a
+            member joins or leaves, too.
         initial_until_ms: until when resources that were never owned are withheld, None for not at
             all.
     """
 
     facts: RoundFacts
     losses: Losses
+    changed: bool
+    promised: Int32Array
+    taken: Int64Array
     initial_until_ms: int | None
 
 
@@ -114,8 +125,10 @@ class _Moves:
 def offer_round(group: GroupSnapshot, context: RoundContext, delays: Delays) -> Offer:
     """Withhold resources that wait for their owner, and name the owners of the others."""
     outlook = _look(group, context, delays)
+    # With warm-ups, `shown_owner` names the receivers of all unfinished moves.
+    promised = outlook.promised if context.warmth is None else _to_nobody(group)
     return Offer(
-        owner=_offered(group, outlook.facts.told, outlook.losses),
+        owner=_offered(group, outlook.facts.told, outlook.losses, promised),
         withheld_from_assignor=outlook.losses.waits.copy(),
         facts=outlook,
     )
@@ -158,23 +171,24 @@ def stage_round(
         begun=begun,
         blind=blind,
         returned=bool((restored_to != NOBODY).any()) or context.state is not None,
-        uneven=blind and _uneven(group, target, outlook, keeps & ~told),
+        uneven=blind and _uneven(group, target, context, outlook, keeps & ~told),
         lagging=balance is not None and _lagging(group, context, recalled, ration),
     )
     candidates = keeps & (group.owner != target) & ~told
     if mode is MoveMode.REST:
         candidates &= recalled.remembered.planned
-    promised = _to_nobody(group) if mode is MoveMode.MOVE else recalled.promised_to
+    promised = outlook.promised
     if mode is MoveMode.BALANCE:
         evened_out = _evening_out(group, target, context, candidates, balance)
         candidates &= evened_out != NOBODY
         promised = np.where(candidates, evened_out, promised).astype(np.int32)
-    receiver = _receivers(group, target, outlook, promised, mode)
-    leaving = cold = np.zeros_like(keeps)
-    if context.warmth is not None:
-        leaving = context.warmth.leaving
-        cold = (candidates | leaving) & context.warmth.waits_for(receiver)
-    now = np.where(cold, group.owner, target).astype(np.int32)  # what this round can reach
+    receiver = _receivers(group, target, context, outlook, promised, mode)
+    unfit = keeps & (receiver != NOBODY) & ~may_have(group, receiver)
+    taken = _among(group, outlook.taken)
+    stays = (unfit | taken) & ~told
+    candidates &= ~stays
+    leaving, cold = _leaving_and_cold(context, candidates, receiver)
+    now = np.where(cold | stays, group.owner, target).astype(np.int32)  # what this round can reach
     moves = _rationed(group, now, context, candidates & ~cold, ration)
     forms = facts.unclaimed.created & (outlook.initial_until_ms is not None)
     actions = RESOURCE_ACTIONS.decide_each(
@@ -182,6 +196,8 @@ def stage_round(
         keeps=keeps | leaving,
         wanted=group.owner == target,
         told=told,
+        unfit=unfit,
+        taken=taken,
         cold=cold,
         turn=moves.chosen | leaving,
         waits=outlook.losses.waits,
@@ -194,7 +210,9 @@ def stage_round(
     due_ms = _earliest(wait_ends_ms, moves.due_ms if moves.pending else None)
     plan = _plan(
         group,
-        np.where(cold, receiver, target).astype(np.int32),
+        np.select([cold, actions.are(ResourceAction.KEEP)], [receiver, group.owner], target).astype(
+            np.int32
+        ),
         outlook,
         actions,
         receiver,
@@ -205,20 +223,24 @@ def stage_round(
     state = remember_round(
         group, context, facts.unclaimed, plan.assigned, _entitled(group, outlook)
     )
-    # An exchange is promised until its resources are stopped, and while the receiver warms up.
-    is_promised = group.may_hold(promised) & ((plan.assigned == NOBODY) | cold)
+    pending = _unfinished(candidates, plan) if mode is MoveMode.MOVE else begun
+    stops = actions.are(ResourceAction.STOP) & (keeps | leaving)
+    # An exchange is promised while the receiver warms up, too.
+    is_promised = (promised != NOBODY) & ((plan.assigned == NOBODY) | cold)
+    is_promised = (is_promised | stops) & may_have(group, receiver)
     state = attrs.evolve(
         state,
+        pairs=_with_taken(group, outlook, state.pairs, moves.chosen) if pending else state.pairs,
         resources=attrs.evolve(
             state.resources,
             loss=outlook.losses.number,
-            receiver=np.where(is_promised, promised, NOBODY).astype(np.int32),
+            receiver=np.where(is_promised, receiver, NOBODY).astype(np.int32),
             promised=is_promised,
             planned=moves.put_off | cold,
         ),
         losses=outlook.losses.losses,
         moves_due_ms=moves.due_ms,
-        moves_pending=_unfinished(candidates, plan) if mode is MoveMode.MOVE else begun,
+        moves_pending=pending,
         blind=blind and waits,
         initial_until_ms=outlook.initial_until_ms,
         next_round_ms=due_ms,
@@ -226,9 +248,20 @@ def stage_round(
     return StagedRound(plan=plan, state=state)
 
 
+def _leaving_and_cold(
+    context: RoundContext, candidates: BoolArray, receiver: Int32Array
+) -> tuple[BoolArray, BoolArray]:
+    """Return the resources of members that hand over, and the moves that wait: bool (R,) each."""
+    if context.warmth is None:
+        return np.zeros_like(candidates), np.zeros_like(candidates)
+    leaving = context.warmth.leaving
+    return leaving, (candidates | leaving) & context.warmth.waits_for(receiver)
+
+
 def _receivers(
     group: GroupSnapshot,
     target: Int32Array,
+    context: RoundContext,
     outlook: _Outlook,
     promised: Int32Array,
     mode: MoveMode,
@@ -239,11 +272,12 @@ def _receivers(
     if mode is MoveMode.MOVE:
         given_up = _given_up(outlook)
     gets = RECEIVERS.decide_each(
-        promised=group.may_hold(promised),
+        promised=promised != NOBODY,
         elsewhere=target != NOBODY,
+        limited=np.full(target.size, context.has_limits, dtype=np.bool_),
         joined=np.full(target.size, joined, dtype=np.bool_),
         given_up=given_up,
-        back=group.may_hold(restored_to),
+        back=may_have(group, restored_to),
     )
     chosen = [gets.are(Receiver.PROMISED), gets.are(Receiver.OWNER)]
     return np.select(chosen, [promised, restored_to], target).astype(np.int32)
@@ -252,11 +286,12 @@ def _receivers(
 def _uneven(
     group: GroupSnapshot,
     target: Int32Array,
+    context: RoundContext,
     outlook: _Outlook,
     stays: BoolArray,
 ) -> bool:
     """Return whether counts would be less even than in the target if nothing moved."""
-    receiver = _receivers(group, target, outlook, _to_nobody(group), MoveMode.REST)
+    receiver = _receivers(group, target, context, outlook, _to_nobody(group), MoveMode.REST)
     return less_even(group, np.where(stays, group.owner, receiver).astype(np.int32), target)
 
 
@@ -324,23 +359,40 @@ def _look(group: GroupSnapshot, context: RoundContext, delays: Delays) -> _Outlo
     """Return the facts of a round before there is a target."""
     facts = facts_of(group, context)
     losses = follow_losses(group, context, delays.loss_ms)
+    recalled, state = facts.recalled, context.state
     if context.warmth is not None:
-        owner = _offered(group, facts.told, losses)
+        owner = _offered(group, facts.told, losses, _to_nobody(group))
         losses = losses.without(
             group, taken_over(context.warmth, owner, losses.waits), context.now_ms
         )
+    changed = losses.joined or losses.expired
+    changed = changed or (state is not None and changed_for_good(group, state, facts))
+    promised, taken = _to_nobody(group), NO_KEYS
+    if not changed:
+        may_get = may_have(group, recalled.promised_to) & group.assignable
+        promised = np.where(may_get, recalled.promised_to, NOBODY).astype(np.int32)
+        if state is not None and state.members.ids == group.member_ids:
+            taken, _ = recalled.pairs_of(PairKind.TAKEN)
     return _Outlook(
         facts=facts,
         losses=losses,
+        changed=changed,
+        promised=promised,
+        taken=taken,
         initial_until_ms=_initial_until_ms(group, context, delays.initial_ms),
     )
 
 
-def _offered(group: GroupSnapshot, told: BoolArray, losses: Losses) -> Int32Array:
-    """Return the owners as the assignor should see them, with those that are back: int32 (R,)."""
+def _offered(
+    group: GroupSnapshot, told: BoolArray, losses: Losses, promised: Int32Array
+) -> Int32Array:
+    """Return the owners as the assignor should see them: int32 (R,).
+
+    Owners that are back count as owners, and so do the receivers of resources that were stopped.
+    """
     owner = offered_owner(group, told)
-    returns = losses.restored_to != NOBODY
-    return np.where(returns, losses.restored_to, owner).astype(np.int32)
+    owner = np.where(losses.restored_to != NOBODY, losses.restored_to, owner)
+    return np.where(owner == NOBODY, promised, owner).astype(np.int32)
 
 
 def _earliest(*times_ms: int | None) -> int | None:
@@ -355,11 +407,32 @@ def _begun(group: GroupSnapshot, context: RoundContext, outlook: _Outlook) -> bo
     state = context.state
     if state is None:
         return any(member.rejoins_to_move for member in group.members)
-    return (
-        state.moves_pending
-        or outlook.losses.expired
-        or changed_for_good(group, state, outlook.facts)
-    )
+    return state.moves_pending or outlook.changed
+
+
+def _among(group: GroupSnapshot, keys: Int64Array) -> BoolArray:
+    """Return which resources and their owners are among the pairs: bool (R,)."""
+    found = np.zeros(len(group.resources), dtype=np.bool_)
+    place = resources_of(group, keys)
+    found[place[group.owner[place] == members_of(group, keys)]] = True
+    return found
+
+
+def _with_taken(
+    group: GroupSnapshot, outlook: _Outlook, pairs: RememberedPairs, chosen: BoolArray
+) -> RememberedPairs:
+    """Return the pairs of a round, with everything that was taken from its owner.
+
+    Args:
+        group: the group with R resources.
+        outlook: facts of the round.
+        pairs: what members must stop.
+        chosen: bool (R,): what the round takes from owners that could keep it.
+    """
+    place = np.flatnonzero(chosen)
+    keys = np.union1d(outlook.taken, pair_keys(group, place, group.owner[place]))
+    taken = RememberedPairs.of(PairKind.TAKEN, resources_of(group, keys), members_of(group, keys))
+    return RememberedPairs.all_of(pairs, taken)
 
 
 def _given_up(outlook: _Outlook) -> BoolArray:
@@ -393,7 +466,7 @@ def _evening_out(
     if balance is None or context.lags is None:
         return _to_nobody(group)
     lags = context.lags.aligned(group.resources)
-    return lag_moves(group, target, lags, candidates, balance)
+    return lag_moves(group, target, lags, candidates, balance, has_limits=context.has_limits)
 
 
 def _to_nobody(group: GroupSnapshot) -> Int32Array:

@@ -253,27 +253,35 @@ MOVE_MODES: Final = DecisionTable(
 class Receiver(Enum):
     """Who gets a resource that is free or leaves its owner."""
 
-    PROMISED = "the member that was promised it to balance lags"
+    PROMISED = "the member for which it was stopped"
     OWNER = "the member that is, or counts as, its owner"
     TARGET = "the member in the assignor's target"
 
 
 RECEIVERS: Final = DecisionTable(
     facts={
-        "promised": "a balancing round took it for a member that may still hold it, and the round "
-        "does not move towards the target",
+        "promised": "this round or an earlier one stops it for a member that subscribes to it and "
+        "does not decline it, and the group has not changed permanently since",
         "elsewhere": "the assignor has placed it",
+        "limited": "the assignor has limits, which only it knows",
         "joined": "an additional member joined",
         "given_up": "its owner was a member of the last round and gave it up by itself, and the "
         "round moves towards the target",
-        "back": "its owner is back, or counts as back",
+        "back": "its owner is back, or counts as back, and does not decline it",
     },
     rows=(
         Row(
+            ("elsewhere", "limited"),
+            Receiver.TARGET,
+            "The assignor was shown any other receiver as the owner. The resource does not fit "
+            "there, or no place is free.",
+        ),
+        Row(
             ("promised",),
             Receiver.PROMISED,
-            "An exchange stays an exchange. With newer lags the assignor might give its first half "
-            "to a third member.",
+            "A move ends where it was to go. If the next answer of the assignor sent the resource "
+            "elsewhere, even back, moves could go on without end. An exchange stays an exchange: "
+            "with newer lags its first half might go to a third member.",
         ),
         Row(
             ("elsewhere", "joined"),
@@ -312,6 +320,9 @@ RESOURCE_ACTIONS: Final = DecisionTable(
         "keeps": "it has a rightful owner that subscribes to it or hands over, and it exists",
         "wanted": "the target is that owner",
         "told": "an earlier round told its owner to stop it",
+        "unfit": "its receiver declines it",
+        "taken": "it was taken from this owner before, and meanwhile no member has joined or left, "
+        "and the group has not changed permanently",
         "cold": "it would move in this round or later, and its receiver must warm up first",
         "turn": "it moves in this round, by mode and ration; or its owner hands over",
         "waits": "it is lost, and waits for its owner",
@@ -335,6 +346,17 @@ RESOURCE_ACTIONS: Final = DecisionTable(
             ("claimed", "told"),
             ResourceAction.STOP,
             "It is told once more, and only to its member.",
+        ),
+        Row(
+            ("claimed", "unfit"),
+            ResourceAction.KEEP,
+            "No owner stops a resource for a member that cannot start it.",
+        ),
+        Row(
+            ("claimed", "taken"),
+            ResourceAction.KEEP,
+            "A resource is taken once from each owner, so moves end, even if the answers of an "
+            "assignor contradict each other.",
         ),
         Row(
             ("claimed", "cold"),

@@ -472,10 +472,16 @@ class Warming:
         return min(first, second, key=lambda answer: _moves_of(self.warmth, answer).cost)
 
     def target_of(self, answer: Int32Array) -> Int32Array:
-        """Return the assignor's answer with free resources given to warm members: int32 (R,)."""
+        """Return the assignor's answer with free resources given to warm members: int32 (R,).
+
+        If the assignor has limits, only it knows whether a warm member has a place.
+        """
         returns = (self.offer.owner != NOBODY) & ~self.taken
         past = facts_of(self.warmth.group, self.context).recalled.past
-        return given_to_warm(self.warmth, answer, returns, past == Past.RELEASED)
+        given = given_to_warm(self.warmth, answer, returns, past == Past.RELEASED)
+        if self.context.has_limits:
+            given = np.where(self.warmth.free, answer, given).astype(np.int32)
+        return given
 
     def staged(self, answer: Int32Array, target: Int32Array, staged: StagedRound) -> WarmRound:
         """Return the round with its warm-ups.
@@ -600,6 +606,7 @@ class WarmRound:
                 self._pairs(PairKind.WARMING, self.warmups[is_cold], since_ms[is_cold]),
                 self._pairs(PairKind.WARM, self.warmups[~is_cold]),
                 self._pairs(PairKind.REFUSED, self.refused),
+                state.pairs.take(state.pairs.are(PairKind.TAKEN)),
             ),
         )
 

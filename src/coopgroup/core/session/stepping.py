@@ -49,6 +49,7 @@ from coopgroup.core.session.balancing import (
     with_result,
 )
 from coopgroup.core.session.deciding import DecideRound, RoundDecided
+from coopgroup.core.session.differences import told_once
 from coopgroup.core.session.overdue import claims_deadline_ms, due_claims
 from coopgroup.core.session.own_rounds import (
     LookOver,
@@ -61,13 +62,9 @@ from coopgroup.core.session.own_rounds import (
     with_answer,
 )
 from coopgroup.core.session.state import Session
-from coopgroup.core.telemetry.records import PolicyOrAssignorDiffers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from coopgroup.core.member import Member
-    from coopgroup.core.telemetry.records import Record
 
 # The event that leads from each waiting state to a state in which a member can fail.
 _BEFORE_FAILURE: Final = types.MappingProxyType(
@@ -109,7 +106,7 @@ def step(
     before: tuple[SessionEffect, ...] = ()
     if isinstance(event, RoundDecided):
         if _leads(session.member, event.number):  # otherwise the round ended before it was decided
-            session, before = _told(session, event.decision.records)
+            session, before = told_once(session, event.decision.records)
             session = _with_memory(session, event, now_ms)
         event = events.RoundDecided(number=event.number, assignments=event.decision.assignments)
     elif isinstance(event, LagsChecked):
@@ -195,21 +192,6 @@ def _stepped(
 
 def _leads(member: Member, number: int) -> bool:
     return member.state is MemberState.LEADING and member.round.duty_number == number
-
-
-def _told(session: Session, records: Sequence[Record]) -> tuple[Session, tuple[Report, ...]]:
-    """Report the records of a round, but no difference that this leader has already reported.
-
-    Members of a rolling change restart one by one, and each restart is a round.
-    """
-    known = session.differences
-    found = {one.difference for one in records if isinstance(one, PolicyOrAssignorDiffers)}
-    reports = tuple(
-        Report(record=one)
-        for one in records
-        if not (isinstance(one, PolicyOrAssignorDiffers) and one.difference in known)
-    )
-    return session if found == known else replaced(session, differences=frozenset(found)), reports
 
 
 def _with_memory(session: Session, event: RoundDecided, now_ms: int) -> Session:

@@ -73,7 +73,7 @@ class ApplicationInbox:
     def _add(self, notice: Notice) -> None:
         with self._lock:
             if isinstance(notice, LoseResources):
-                self._keep(FailMember, BeginWarmups, CancelWarmups)
+                self.keep(FailMember, BeginWarmups, CancelWarmups)
                 if notice.cause == STALLED:
                     self._stalled_at_s = now_s()
             self._notices.append(notice)
@@ -84,7 +84,7 @@ class ApplicationInbox:
         if self.starts is not None:
             self.starts.forget_all()
         with self._lock:
-            self._keep(FailMember)
+            self.keep(FailMember)
             self._stalled_at_s = None
 
     def take_stall(self) -> float | None:
@@ -107,7 +107,6 @@ class ApplicationInbox:
             self.waiting = True
             self._changed.notify_all()
 
-    @property
     def first(self) -> Notice | None:
         """Return the oldest notice, which stays until `remove`."""
         with self._lock:
@@ -137,8 +136,10 @@ class ApplicationInbox:
             if not self.waiting:
                 self._changed.wait(timeout_s)
 
-    def _keep(self, *kinds: type) -> None:
-        self._notices = deque(one for one in self._notices if isinstance(one, kinds))
+    def keep(self, *kinds: type) -> None:
+        """Drop all notices of other kinds."""
+        with self._lock:
+            self._notices = deque(one for one in self._notices if isinstance(one, kinds))
 
 
 _CODES: Final = {ErrorCode(code).name: code for code in OF_LIBRDKAFKA}

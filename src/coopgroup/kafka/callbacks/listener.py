@@ -177,7 +177,7 @@ class GroupListener:
         if inbox.waiting:
             self._serving = True
             try:
-                while (notice := inbox.first) is not None:
+                while (notice := inbox.first()) is not None:
                     self._obey(notice)
                 while (call := inbox.take_call()) is not None:
                     call()
@@ -252,15 +252,10 @@ class GroupListener:
                 self._finish_busy(busy)
 
     def _serve_last(self) -> None:
-        _run_all(partial(self._obey, notice) for notice in self._last_notices())
-
-    def _last_notices(self) -> Iterator[Notice]:
         inbox = self.driver.inbox
-        while (notice := inbox.first) is not None:
-            if isinstance(notice, (RevokeResources, LoseResources)):
-                yield notice
-            else:
-                inbox.remove(notice)
+        inbox.keep(RevokeResources, LoseResources)
+        notices: Iterator[Notice] = iter(inbox.first, None)
+        _run_all(partial(self._obey, notice) for notice in notices)
 
     def _finish_busy(self, busy: ResourceSet) -> None:
         lost = busy & self._losing & self.owned  # `on_lost` closes the consumer
@@ -316,15 +311,13 @@ class GroupListener:
         rest = resources - self.fetching.begun  # the callback began the others by itself
         if rest:
             self.fetching.begin(to_partitions(rest))
-        self._tell_started(resources - ResourceSet.from_pairs(self.fetching.held))
-
-    def _tell_started(self, resources: ResourceSet) -> None:
-        if resources:
-            self.write(ResourcesStarted(resources=resources))
+        if begun := resources - ResourceSet.from_pairs(self.fetching.held):
+            self.write(ResourcesStarted(resources=begun))
 
     def release(self, held: Iterable[TopicPartition]) -> None:
         """Begin partitions that `Fetching.hold` has held: their `on_assign` has ended."""
-        self._tell_started(self.fetching.release(held))
+        if begun := self.fetching.release(held):
+            self.write(ResourcesStarted(resources=begun))
 
     def _warm_up(self, resources: ResourceSet) -> None:
         """Call back; an error cancels these warm-ups, and the membership goes on."""
@@ -341,7 +334,8 @@ class GroupListener:
     def _lose(self, lost: ResourceSet, began_s: float | None = None) -> None:
         began_s = now_s() if began_s is None else began_s
         before = self._revoking, self._losing
-        self._revoking = self._losing = lost
+        self._losing = lost | self._losing
+        self._revoking = lost if before[0] is None else before[0] | lost
         try:
             own = self.callbacks if self.interceptor is None else self.interceptor
             self._call(own.on_lost or own.on_revoke, lost)
@@ -353,7 +347,8 @@ class GroupListener:
     def _stop(self, resources: ResourceSet, reason: StopReason) -> None:
         """Call back, commit, end fetching, in this order, even if the callback raises."""
         began_s = now_s()
-        before, self._revoking = self._revoking, resources
+        before = self._revoking
+        self._revoking = resources if before is None else before | resources
         self._later = EMPTY if reason is StopReason.REVOKED and not self._giving_up else None
         try:
             own = self.callbacks if self.interceptor is None else self.interceptor
@@ -436,16 +431,14 @@ class GroupListener:
         """Own partitions no longer; the stop of those that were put off began earlier."""
         if not resources:
             return
-        parts = self._pending.parts(resources)
-        at_once = resources - self.stopping
+        parts = [(began_s, resources - self.stopping), *self._pending.parts(resources).items()]
         self.owned -= resources
         self._pending.end(resources)
         self.committing.store.forget(resources)
         self.fetching.end(resources)
-        now = now_s()
-        for since_s, some in ((began_s, at_once), *parts.items()):
+        for since_s, some in parts:
             if some:
-                ms = round((now - since_s) * 1000)
+                ms = round((now_s() - since_s) * 1000)
                 self.write(ResourcesStopped(resources=some, reason=reason, duration_ms=ms))
 
     @property
@@ -455,7 +448,7 @@ class GroupListener:
         A signal's exception may come before the callback. A lost notice would be an answer for
         which the group waits.
         """
-        return self._notice is None or self.driver.inbox.first is not self._notice
+        return self._notice is None or self.driver.inbox.first() is not self._notice
 
     def _call(self, callback: Callback | None, resources: ResourceSet) -> None:
         if self._notice is not None:

@@ -491,8 +491,9 @@ _CALLBACKS: Final = (
         "called from `poll` and `consume`, which raise its exceptions. It gets the errors of the "
         "fetching connections and of the group's connections. The latter are `_TRANSPORT`, "
         "`_AUTHENTICATION` or `_UNSUPPORTED_FEATURE` with a text that begins with "
-        "`GroupCoordinator:`, each at most every 30 s. If the group refuses the member, it gets a "
-        "fatal error",
+        "`GroupCoordinator:`, each at most every 30 s. Any other error that the group's "
+        "connections [retry](telemetry.md#request_retried) comes after 10 s, with its usual cause. "
+        "If the group refuses the member, it gets a fatal error",
     ),
     Key("stats_cb", _SAME, None, "its `cgrp` is empty: librdkafka is in no group"),
     *_same("throttle_cb"),

@@ -165,7 +165,7 @@ class TopicBell:
         return self._next_pause_s(_REFUSED_PAUSE_S if is_refused else _PAUSE_S_MAX)
 
     def _next_pause_s(self, most_s: float) -> float:
-        pause_s = min(_FIRST_PAUSE_S * 2.0 ** min(self._failures, 16), most_s)
+        pause_s: float = min(_FIRST_PAUSE_S * 2 ** min(self._failures, 16), most_s)
         self._failures += 1
         return pause_s
 
@@ -245,14 +245,14 @@ class TopicBell:
         )
 
         def on_answer(answer: ProduceAnswer | TransportFailure) -> None:
-            named = {"topic": self.topic, "action": "ring"}
             code = _code(answer)
             if not code and code is not None:
-                self._ringing.succeed(**named)
+                self._ringing.succeed(topic=self.topic, action="ring")
                 self._end_rings(len(rings))
                 return
             is_refused = code in TOPIC_REFUSALS
-            self._ringing.fail(at_once=is_refused, **named, error=_said(answer))
+            error = _said(answer)
+            self._ringing.fail(at_once=is_refused, topic=self.topic, action="ring", error=error)
             again = [] if is_refused else [one + 1 for one in rings if one + 1 < _RING_TRIES_MAX]
             self._end_rings(len(rings) - len(again))
             if again:

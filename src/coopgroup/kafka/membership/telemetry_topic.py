@@ -74,8 +74,9 @@ class TelemetryTopic(TelemetryWriter):
     _trouble: Trouble = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        began, ended = "telemetry_topic_unavailable", "telemetry_topic_available"
-        self._trouble = Trouble(self.warn, began, ended)
+        self._trouble = Trouble(
+            self.warn, "telemetry_topic_unavailable", "telemetry_topic_available"
+        )
 
     # --- any thread ------------------------------------------------------------------------------
 

@@ -1,13 +1,13 @@
 """Look up where the logs of partitions begin and end, at the leaders of these partitions.
 
-librdkafka can resolve `auto.offset.reset` itself, but tells nobody the resulting offset before the
-first record. The offset could then not be committed. If an idle partition moves, records that
-arrive during the move would be skipped. So coopgroup resolves it, and librdkafka gets a number.
+librdkafka can resolve `auto.offset.reset` itself, but it reports the offset only with the first
+record. So the offset could not be committed earlier. If an idle partition moved, its next owner
+would skip the records that arrived during the move. Therefore coopgroup resolves the offset, and
+librdkafka gets a number.
 
 Rules of this file: no call waits. Everything after `find` is done on the transport's thread. A
-partition is asked for until it has its answer or nobody wants it any longer: its leader may have
-moved, or the topic may be too new for the broker that was asked. No partition waits for the leader
-of another one.
+partition is asked for until it has its answer or is given up. Its leader may have moved, or the
+broker that was asked may not know the topic yet. No partition waits for another partition's leader.
 """
 
 from __future__ import annotations

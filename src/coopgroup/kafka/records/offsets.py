@@ -22,6 +22,7 @@ from coopgroup.core.member.events import Offset
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.records.fetching import Fetching, Origin
+from coopgroup.kafka.records.offset_lookup import EdgeOffset
 from coopgroup.kafka.records.partitions import checked_partitions, to_partitions
 from coopgroup.kafka.records.record_buffer import Partition
 
@@ -109,20 +110,28 @@ class OffsetStore:
         if not owned:
             return ()
         if self.automatic:
-            offsets = offsets_of_partitions(self.fetching.positions(to_partitions(owned)))
+            found = offsets_of_partitions(self.fetching.positions(to_partitions(owned)))
+            known = {(one.topic, one.partition): one for one in found}
         else:
-            stored = {key: one for key, one in self._stored.copy().items() if key in owned}
-            offsets = tuple(one for _, one in sorted((self._first(owned) | stored).items()))
-        return tuple(one for one in offsets if self._is_due(one))
+            known = {key: one for key, one in self._stored.copy().items() if key in owned}
+        offsets = sorted((self._first(owned) | known).items())
+        return tuple(one for _, one in offsets if self._is_due(one))
 
     def _first(self, owned: ResourceSet) -> dict[Partition, Offset]:
-        """Return where partitions without a committed offset began."""
-        starts = {
-            key: self.fetching.start_of(key)
-            for key in owned
-            if self.fetching.origin_of(key) is Origin.RESET
-        }
-        return {key: Offset(*key, one.offset) for key, one in starts.items() if one is not None}
+        """Return where partitions without a committed offset began, or are about to begin.
+
+        A revocation may come with the offset, before the partition begins.
+        """
+        lookup = self.fetching.starts.lookup
+        first: dict[Partition, Offset] = {}
+        for key, one in () if lookup.is_idle else lookup.found(owned).items():
+            if isinstance(one, EdgeOffset) and not one.is_given:
+                first[key] = Offset(*key, one.offset)
+        for key in owned:
+            start = self.fetching.start_of(key)
+            if start is not None and self.fetching.origin_of(key) is Origin.RESET:
+                first[key] = Offset(*key, start.offset)
+        return {key: one for key, one in first.items() if key not in self._committed}
 
     def _is_due(self, offset: Offset) -> bool:
         key = offset.topic, offset.partition

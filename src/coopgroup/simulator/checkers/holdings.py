@@ -5,6 +5,9 @@ resource when the application has given it up, lost it or died. A paused process
 resource. Holding includes more than the work itself: restoring state comes before the work, and
 committing offsets comes after it. Two processes that hold one resource can harm each other.
 
+The application reports no stop of work that never began. Such a resource is held until the member
+must revoke it, loses its membership or leaves. If its work begins nevertheless, it is still held.
+
 Times are half-open: the start is included, the end is not. A holding that begins and ends in the
 same millisecond does not count.
 """
@@ -28,6 +31,7 @@ from coopgroup.telemetry import (
     ProcessPaused,
     ProcessResumed,
     ProcessStarted,
+    Record,
     ResourcesStarted,
     ResourcesStopped,
     StateChanged,
@@ -35,8 +39,18 @@ from coopgroup.telemetry import (
 )
 
 _FOR_EVER_MS: Final = 1 << 62
-# Most records. They tell nothing of holdings, so the checks pass over them first.
-_OF_OTHERS: Final = (StateChanged, OffsetsCommitted)
+
+
+def _is_of_others(record: Record) -> bool:
+    """Return whether a record tells nothing of holdings, as most do: the checks skip it first."""
+    if isinstance(record, StateChanged):
+        return record.after not in {"revoking", "leaving"}
+    return isinstance(record, OffsetsCommitted)
+
+
+def _gives_up_all(record: StateChanged) -> bool:
+    """Return whether a member revokes its owned resources by itself, without an assignment."""
+    return record.after == "revoking" and record.before != "syncing"
 
 
 class Holding(NamedTuple):
@@ -53,7 +67,7 @@ def holdings(telemetry: Sequence[Envelope]) -> list[Holding]:
     hands: dict[str, _Hands] = {}
     found: list[Holding] = []
     for envelope in telemetry:
-        if isinstance(envelope.record, _OF_OTHERS):
+        if _is_of_others(envelope.record):
             continue
         own = hands.get(envelope.client)
         if own is None:
@@ -69,41 +83,83 @@ class _Hands:
     """The resources that a process holds, with the start of each period.
 
     Attributes:
+        works: the resources whose work has begun.
+        told_ms: when the member had to revoke resources, or when they stopped as changed after it.
         kept: resources that the process held when it was paused.
     """
 
     client: str
     found: list[Holding]
     since: dict[Resource, int] = field(factory=dict)
+    works: set[Resource] = field(factory=set)
+    told_ms: dict[Resource, int] = field(factory=dict)
     kept: tuple[Resource, ...] = ()
 
     def take(self, envelope: Envelope) -> None:
         at_ms, record = envelope.at_ms, envelope.record
         match record:
             case AssignmentReceived():
+                self._tell(record.revoked, at_ms)
+                self.end(self._given_up() & set(record.gained), at_ms)
                 self.since.update(dict.fromkeys(record.gained, at_ms))
-            case ResourcesStopped(reason=StopReason.CHANGED):
-                pass  # it stays here, and starts with its new definition
+            case StateChanged() if _gives_up_all(record):
+                self._tell(tuple(self.since), at_ms)
+            case StateChanged(after="leaving") | MembershipLost():
+                self._end_idle(at_ms)
+            case ResourcesStarted():
+                self.works.update(record.resources)
             case ResourcesStopped():
-                self.end(record.resources, at_ms)
-                if self.kept:  # paused, except for stopping these
-                    self.kept = tuple(one for one in self.kept if one not in record.resources)
+                self._stop(record, at_ms)
             case ProcessPaused():
-                self.kept = tuple(self.since)
-                self.end(self.kept, at_ms)
+                self._pause(at_ms)
             case ProcessResumed():
                 self.since = dict.fromkeys(self.kept, at_ms)
             case ProcessStarted() | ProcessEnded():
                 self.end(tuple(self.since), at_ms)
+                self.works.clear()
+                self.told_ms.clear()
                 self.kept = ()
             case _:
                 pass
 
+    def _stop(self, record: ResourcesStopped, at_ms: int) -> None:
+        if record.reason is StopReason.CHANGED:
+            # it stays here, and starts with its new definition, unless it is revoked
+            self.works.difference_update(record.resources)
+            self.told_ms |= {one: at_ms for one in record.resources if one in self.told_ms}
+            return
+        self.end(record.resources, at_ms)
+        if self.kept:  # paused, except for stopping these
+            self.kept = tuple(one for one in self.kept if one not in record.resources)
+
+    def _pause(self, at_ms: int) -> None:
+        self.end(self._given_up(), at_ms)
+        self.kept = tuple(self.since)
+        for resource in self.kept:
+            self._found(resource, self.since.pop(resource), at_ms)
+
     def end(self, resources: Iterable[Resource], at_ms: int) -> None:
         for resource in resources:
-            start_ms = self.since.pop(resource, at_ms)
-            if start_ms < at_ms:
-                self.found.append(Holding(resource, start_ms, at_ms, self.client))
+            told_ms = self.told_ms.pop(resource, at_ms)
+            end_ms = at_ms if resource in self.works else told_ms
+            self._found(resource, self.since.pop(resource, at_ms), end_ms)
+            self.works.discard(resource)
+
+    def _found(self, resource: Resource, start_ms: int, end_ms: int) -> None:
+        if start_ms < end_ms:
+            self.found.append(Holding(resource, start_ms, end_ms, self.client))
+
+    def _tell(self, resources: Iterable[Resource], at_ms: int) -> None:
+        for resource in resources:
+            self.told_ms.setdefault(resource, at_ms)
+
+    def _given_up(self) -> set[Resource]:
+        """Return the revoked resources without work: no record tells their end."""
+        return self.told_ms.keys() - self.works
+
+    def _end_idle(self, at_ms: int) -> None:
+        self.end([one for one in self.since if one not in self.works], at_ms)
+        self.kept = tuple(one for one in self.kept if one in self.works)
 
 
 def check_single_owner(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
@@ -128,6 +184,8 @@ class _Life:
     """The assignments and actions in one life of a process.
 
     Attributes:
+        owned: assigned, and not stopped; without what ended before its work began. A revoked
+            resource whose work has not begun stays until it is assigned again.
         dropped: ended as lost, although the member has not reported a loss. It must report it, or
             end.
         dropped_at_ms: when the last of them ended.
@@ -149,22 +207,21 @@ class _Life:
             case AssignmentReceived():
                 if record.gained:
                     self._gain(record.gained)
-                if record.revoked:
-                    self.told |= record.revoked
+                self.told |= record.revoked
+            case StateChanged() if _gives_up_all(record):
+                self.told |= self.owned
+            case StateChanged(after="leaving"):
+                self.owned &= self.working
             case MembershipLost():
                 self.lost |= record.resources
                 self.dropped -= record.resources
-            case ProcessPaused() | ProcessResumed():
+                self.owned &= self.working
+            case ProcessPaused() | ProcessResumed() | ProcessEnded():
                 self.is_paused = isinstance(record, ProcessPaused)
-            case ProcessEnded():
-                self.dropped = EMPTY
+                if isinstance(record, ProcessEnded):
+                    self.dropped = EMPTY
             case ResourcesStarted():
-                self.must_not_go_on()
-                self._must_be_empty(record.resources - self.owned, "works on what it does not hold")
-                if self.working:
-                    twice = record.resources & self.working
-                    self._must_be_empty(twice, "begins twice to work on")
-                self.working |= record.resources
+                self._start(record.resources)
             case ResourcesStopped():
                 self._stop(record, envelope.at_ms)
             case _:
@@ -177,9 +234,17 @@ class _Life:
             self.objections.append(words)
             self.dropped = EMPTY
 
+    def _start(self, started: ResourceSet) -> None:
+        self.must_not_go_on()
+        self._must_be_empty(started - self.owned, "works on what it does not hold")
+        if self.working:
+            self._must_be_empty(started & self.working, "begins twice to work on")
+        self.working |= started
+
     def _gain(self, gained: ResourceSet) -> None:
         if self.owned:
-            self._must_be_empty(gained & self.owned, "is given what it holds")
+            idle = self.told - self.working if self.told else EMPTY
+            self._must_be_empty((gained & self.owned) - idle, "is given what it holds")
         self.owned |= gained
         if self.lost:
             self.lost -= gained
@@ -231,7 +296,7 @@ def check_pairs(telemetry: Sequence[Envelope], *, stop_max_ms: int) -> Iterator[
     """
     lives: dict[str, _Life] = {}
     for envelope in telemetry:
-        if isinstance(envelope.record, _OF_OTHERS):
+        if _is_of_others(envelope.record):
             continue
         if isinstance(envelope.record, ProcessStarted):
             lives[envelope.client] = _Life(stop_max_ms=stop_max_ms)

@@ -17,29 +17,27 @@ from coopgroup.telemetry import (
 )
 
 # After these errors a member has left its generation. After any other error it keeps its
-# assignment.
+# assignment, or fails.
 _FENCED = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID", "FENCED_MEMBER_EPOCH")
 
 
 def check_members(telemetry: Sequence[Envelope], *, is_eager: bool = False) -> Iterator[Violation]:
     """Yield members that miss announcements, do not rejoin, or lose resources without cause."""
     yield from _check_announcements(telemetry)
-    lost_ms: dict[str, int] = {}
+    entered: dict[str, tuple[str, int]] = {}  # the present state of each client, and since when
     for number, envelope in enumerate(telemetry):
         client, record, at_ms = envelope.client, envelope.record, envelope.at_ms
-        message = ""
+        message, now = "", entered.get(client)
         match record:
-            case StateChanged(after="losing"):
-                lost_ms[client] = at_ms
-            case MembershipLost():
-                request, _, error = record.cause.partition(" answered ")
-                if error and (error not in _FENCED or _keeps_claims(request, error)):
+            case MembershipLost() if now is None or now[0] != "failed":
+                if not _ends_membership(record.cause):
                     message = f"lost {record.resources.to_dict()} for nothing: {record.cause}"
-            case StateChanged(before="losing", after="joining") if lost_ms.get(client) == at_ms:
-                message = "joins before the application knows of its loss"
+            case StateChanged(after=after):
+                if now == ("losing", at_ms) and after == "joining":
+                    message = "joins before the application knows of its loss"
+                entered[client] = (after, at_ms)
             case AssignmentReceived() if record.follow_up and not is_eager:
-                after = _next_state(telemetry, number)
-                if after == "stable":
+                if _next_state(telemetry, number) == "stable":
                     message = "is told of a follow-up round and does not rejoin"
             case _:
                 pass
@@ -47,9 +45,15 @@ def check_members(telemetry: Sequence[Envelope], *, is_eager: bool = False) -> I
             yield Violation(checker="members", at_ms=at_ms, message=f"{client} {message}")
 
 
-def _keeps_claims(request: str, error: str) -> bool:
-    """Return whether the member keeps its claims: its SyncGroup was only too late (KAFKA-14016)."""
-    return request == "SyncGroup" and error == "ILLEGAL_GENERATION"
+def _ends_membership(cause: str) -> bool:
+    """Return whether a member has a reason to give up its claims.
+
+    It keeps them if its SyncGroup was only too late (KAFKA-14016).
+    """
+    request, _, error = cause.partition(" answered ")
+    return not error or (
+        error in _FENCED and (request, error) != ("SyncGroup", "ILLEGAL_GENERATION")
+    )
 
 
 def _next_state(telemetry: Sequence[Envelope], number: int) -> str:

@@ -9,6 +9,7 @@ It fulfils the host's duties 5 and 6 of `coopgroup.core.session`:
   identifies actions of an earlier time);
 - a resource that is not stopped within `max.poll.interval.ms` is lost, and then reported as
   stopped;
+- work that never began is not reported as stopped, as in production;
 - offsets are committed periodically and before a resource is given up, and never after a loss.
 """
 
@@ -352,12 +353,11 @@ class Application:
             self.process.give(RevocationCompleted(resources=resources))
 
     def _give_up(self, resources: ResourceSet, reason: StopReason, began_ms: int) -> None:
+        process = self.process
+        self._tell_stopped(resources & self.working, reason, process.world.now_ms - began_ms)
         self.owned -= resources
         self.working -= resources
         self.stopping -= resources
-        process = self.process
-        duration_ms = process.world.now_ms - began_ms
-        process.write(ResourcesStopped(resources=resources, reason=reason, duration_ms=duration_ms))
         if reason is not StopReason.CLOSED:
             if process.run_settings.late_commit_ms:
                 self._commit_late(resources)
@@ -370,12 +370,18 @@ class Application:
 
     def _drop_all(self, reason: StopReason) -> None:
         self._epoch += 1
-        owned, self.owned, self.working, self.stopping = self.owned, EMPTY, EMPTY, EMPTY
+        owned, worked = self.owned, self.working
+        self.owned, self.working, self.stopping = EMPTY, EMPTY, EMPTY
         self._feed()
         if not self.state.on_disk:
             self.state.drop(owned)
-        if owned:
-            self.process.write(ResourcesStopped(resources=owned, reason=reason))
+        self._tell_stopped(worked, reason, 0)
+
+    def _tell_stopped(self, worked: ResourceSet, reason: StopReason, duration_ms: int) -> None:
+        if worked:
+            self.process.write(
+                ResourcesStopped(resources=worked, reason=reason, duration_ms=duration_ms)
+            )
 
     def _learn_of_loss(self) -> None:
         if self.process.state is MemberState.LOSING:

@@ -15,8 +15,9 @@ from coopgroup.assignors import (
     PlacementAssignor,
     ResourceToPlace,
 )
-from coopgroup.core.assignors.declining import Passing, refusals
+from coopgroup.core.assignors.declining import Passing
 from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.model.pairs import refusals
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
 from tests.support.groups import claim, group_of, indices_of_t, no_lags
 

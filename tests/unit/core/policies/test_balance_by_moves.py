@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from coopgroup.assignors import LagAwareAssignor
-from coopgroup.core.model import NOBODY, GroupSnapshot
+from coopgroup.core.model import NOBODY, GroupSnapshot, ResourceSet
+from coopgroup.core.model.replacing import replaced
 from coopgroup.core.model.resource_set import Int32Array
 from coopgroup.core.policies.balance import lag_loads, lag_moves
 from coopgroup.policies import BalanceRule
@@ -55,6 +56,27 @@ def test_choice_when_more_is_wanted_is_what_evens_out_most() -> None:
     target = {"A": {"T": [2, 4]}, "B": {"T": [0, 3]}, "C": {"T": [1, 5]}}
     lags = {"T": [100, 500, 10, 10, 20, 20]}
     assert chosen(group(A01), target, lags) == {"A": {"T": [2]}, "B": {"T": [1]}}
+
+
+def test_partner_of_an_exchange_does_not_get_what_it_declines() -> None:
+    """The target passes partitions around a circle, so the policy chooses the partner."""
+    target = {"A": {"T": [2, 4]}, "B": {"T": [0, 3]}, "C": {"T": [1, 5]}}
+    lags = {"T": [100, 500, 10, 10, 20, 20]}
+    some = group(A01)
+    members = list(some.members)
+    members[1] = attrs.evolve(members[1], declined=ResourceSet({"T": [1]}))
+    declining = replaced(some, members=tuple(members))
+    assert chosen(declining, target, lags) == {"A": {"T": [2]}, "B": {"T": [0]}}
+
+
+def test_partner_under_limits_is_that_of_the_target() -> None:
+    target = {"A": {"T": [2, 4]}, "B": {"T": [0, 3]}, "C": {"T": [1, 5]}}
+    lags = lags_of(group(A01), {"T": [100, 500, 10, 10, 20, 20]})
+    some = group(A01)
+    goal = holder_of(some, target)
+    moves = lag_moves(some, goal, lags, some.owner != goal, RULE, has_limits=True)
+    gets = {member: has for member, has in by_member(some, moves).items() if has}
+    assert gets == {"A": {"T": [2]}, "B": {"T": [0]}}
 
 
 def test_exchange_of_two_topics_is_chosen_only_where_the_target_wants_just_that() -> None:

@@ -24,6 +24,7 @@ from coopgroup.core.policies.tables import (
     Receiver,
     ResourceAction,
 )
+from coopgroup.groups.state import STEPS, Step
 
 TABLES: dict[str, DecisionTable[Any]] = {
     "causes": CAUSES,
@@ -32,9 +33,13 @@ TABLES: dict[str, DecisionTable[Any]] = {
     "moves": MOVE_MODES,
     "receivers": RECEIVERS,
     "resources": RESOURCE_ACTIONS,
+    "steps": STEPS,
 }
 NEITHER = {"joined": False, "waits": False}
+IDLE = {"busy": False, "runs": False, "wanted": True}
+RUNS = {"busy": False, "runs": True, "stale": False}
 STAYS = {"claimed": True, "keeps": True, "wanted": False, "told": False}
+MOVES = STAYS | {"unfit": False, "taken": False}
 # An action, and the facts that lead to it whatever else holds.
 RULES: dict[str, list[tuple[Enum, dict[str, bool]]]] = {
     "causes": [
@@ -68,7 +73,9 @@ RULES: dict[str, list[tuple[Enum, dict[str, bool]]]] = {
         (MoveMode.BALANCE, NEITHER | {"begun": False, "blind": False, "lagging": True}),
     ],
     "receivers": [
-        (Receiver.PROMISED, {"promised": True}),
+        (Receiver.TARGET, {"elsewhere": True, "limited": True}),
+        (Receiver.PROMISED, {"promised": True, "elsewhere": False}),
+        (Receiver.PROMISED, {"promised": True, "limited": False}),
         (Receiver.TARGET, {"promised": False, "elsewhere": True, "joined": True}),
         (Receiver.TARGET, {"promised": False, "elsewhere": True, "given_up": True}),
         (Receiver.OWNER, {"promised": False, "elsewhere": False, "back": True}),
@@ -77,13 +84,26 @@ RULES: dict[str, list[tuple[Enum, dict[str, bool]]]] = {
         (ResourceAction.STOP, {"claimed": True, "keeps": False}),
         (ResourceAction.KEEP, {"claimed": True, "keeps": True, "wanted": True}),
         (ResourceAction.STOP, STAYS | {"told": True}),
-        (ResourceAction.WARM, STAYS | {"cold": True}),
-        (ResourceAction.STOP, STAYS | {"cold": False, "turn": True}),
-        (ResourceAction.HOLD, STAYS | {"cold": False, "turn": False}),
+        (ResourceAction.KEEP, STAYS | {"unfit": True}),
+        (ResourceAction.KEEP, STAYS | {"taken": True}),
+        (ResourceAction.WARM, MOVES | {"cold": True}),
+        (ResourceAction.STOP, MOVES | {"cold": False, "turn": True}),
+        (ResourceAction.HOLD, MOVES | {"cold": False, "turn": False}),
         (ResourceAction.WAIT, {"claimed": False, "waits": True}),
         # KIP-134: the first member of a group does not start with everything.
         (ResourceAction.GATHER, {"claimed": False, "waits": False, "forms": True}),
         (ResourceAction.ASK, {"claimed": False, "waits": False, "forms": False, "unheard": True}),
+    ],
+    "steps": [
+        (Step.WAIT, {"busy": True}),
+        # A frozen process must not flush beside the next owner.
+        (Step.LOST, {"busy": False, "runs": True, "stale": True}),
+        (Step.STOP, RUNS | {"wanted": False}),
+        (Step.END, IDLE | {"wanted": False}),
+        (Step.KEEP, IDLE | {"refused": True}),
+        (Step.START, IDLE | {"refused": False}),
+        (Step.CHANGE, RUNS | {"wanted": True, "changed": True}),
+        (Step.KEEP, RUNS | {"wanted": True, "changed": False}),
     ],
 }
 each_table = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)

@@ -35,7 +35,7 @@ FAILURE = FailMember(code=82, message="fenced")
 
 def _all(inbox: ApplicationInbox) -> list[object]:
     taken: list[object] = []
-    while (notice := inbox.first) is not None:
+    while (notice := inbox.first()) is not None:
         taken.append(notice)
         inbox.remove(notice)
     return taken
@@ -76,7 +76,7 @@ def test_only_errors_and_calls_stay_when_the_group_is_left() -> None:
     assert called == ["on_commit"]
 
 
-@pytest.mark.parametrize("name", ["take_call", "take_stall", "wake", "clear"])
+@pytest.mark.parametrize("name", ["first", "take_call", "take_stall", "wake", "clear"])
 def test_inbox_when_a_signal_strikes_as_it_is_locked_is_not_locked_afterwards(name: str) -> None:
     """The group's thread would wait for the lock forever, and send no heartbeat."""
     for place in range(1, 20):

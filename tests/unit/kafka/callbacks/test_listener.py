@@ -165,6 +165,20 @@ def test_give_up_inside_a_revocation_takes_its_partitions_along() -> None:
     assert stage.commits() == [(Offset("t", 0, 11, 4),), (Offset("t", 1, 11, 4),)]
 
 
+def test_give_up_inside_two_revocations_stops_each_partition_once() -> None:
+    stage = holding()
+    hear = stage.hearing("revoke")
+
+    def close(consumer: object, partitions: list[TopicPartition]) -> None:
+        hear(consumer, partitions)
+        stage.listener.give_up()
+
+    stage.listener.callbacks = Callbacks(on_revoke=close)
+    stage.tell(RevokeResources(resources=ONE))
+    assert stage.heard == [("revoke", [1]), ("revoke", [0])]
+    assert (stage.listener.owned, revoked(stage)) == (EMPTY, [])
+
+
 def test_serve_inside_a_callback_is_refused() -> None:
     stage = Stage()
     stage.listener.callbacks = Callbacks(lambda *_: stage.listener.serve())

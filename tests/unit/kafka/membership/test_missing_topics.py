@@ -45,6 +45,7 @@ class _Cluster:
             SimpleNamespace(
                 name=one,
                 error_code=self.codes.get(one, UNKNOWN),
+                topic_id=None,
                 partitions=[
                     SimpleNamespace(partition_index=number, leader_id=1)
                     for number in range(self.partitions)

@@ -15,6 +15,7 @@ from confluent_kafka import (
 )
 
 from coopgroup.core.member import MemberConfig, new_member
+from coopgroup.core.member.effects import GrantResources
 from coopgroup.core.member.events import Offset
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.membership.group_metadata import Fence, encode_group_metadata
@@ -80,6 +81,31 @@ def test_due_is_where_an_idle_partition_began_until_something_is_committed(
     assert offsets.due(HELD) == ()
     offsets.forget([("t", 0)])
     fetching.end(ResourceSet({"t": [0]}))
+    assert offsets.due(HELD) == ()
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+@pytest.mark.parametrize("is_held", [True, False])
+def test_due_is_where_a_partition_is_about_to_begin(*, automatic: bool, is_held: bool) -> None:
+    """Its revocation comes before the next poll, or before its `on_assign` has ended."""
+    coordinator = FakeCoordinator(
+        committed={("t", 1): CommittedOffset(5)}, logs={("t", 0): (0, 9)}, is_silent=not is_held
+    )
+    fetching = Fetching(FakeLibrdkafka(), starts(coordinator, "latest"))
+    offsets = OffsetStore(fetching, automatic)
+    fetching.starts.hear(GrantResources(resources=HELD))
+    if is_held:
+        fetching.hold(to_partitions(HELD))
+    else:
+        fetching.begin(to_partitions(HELD))
+        assert offsets.due(HELD) == ()
+        coordinator.is_silent = False
+        for request, hear in coordinator.waiting:
+            hear(coordinator.answer(request))
+    assert fetching.fetched == ResourceSet()
+    assert offsets.due(HELD) == (Offset("t", 0, 9),)
+    offsets.mark_committed(offsets.due(HELD))
+    fetching.begin_known()
     assert offsets.due(HELD) == ()
 
 

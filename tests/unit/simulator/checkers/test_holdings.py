@@ -17,6 +17,7 @@ from coopgroup.telemetry import (
     Record,
     ResourcesStarted,
     ResourcesStopped,
+    StateChanged,
     StopReason,
 )
 from tests.unit.simulator.checkers.rows import T0, envelope
@@ -29,6 +30,9 @@ STOP = ResourcesStopped(resources=T0, reason=StopReason.REVOKED)
 LOSS = MembershipLost(resources=T0, cause="lease expired")
 LOST = ResourcesStopped(resources=T0, reason=StopReason.LOST)
 LATE = ResourcesStopped(resources=T0, reason=StopReason.LOST, duration_ms=10)
+CHANGED = ResourcesStopped(resources=T0, reason=StopReason.CHANGED)
+LEAVES = StateChanged(before="stable", after="leaving", cause="closed")
+YIELDS = StateChanged(before="stable", after="revoking", cause="rejoin")
 DEAD = ProcessEnded(cause=EndCause.CRASHED)
 
 
@@ -64,15 +68,44 @@ def test_holding_that_is_given_up_while_the_process_stands_still_does_not_come_b
     assert [(one.start_ms, one.end_ms) for one in holdings(rows)] == [(1, 3)]
 
 
+@pytest.mark.parametrize("end", [TOLD, LOSS, LEAVES, YIELDS])
+def test_holding_without_work_ends_without_a_stop(end: Record) -> None:
+    rows = telemetry((1, "a", GAIN), (5, "a", end), (9, "a", GAIN))
+    assert holdings(rows)[0] == Holding(Resource("T", 0), 1, 5, "a")
+
+
+@pytest.mark.parametrize("end", [TOLD, LOSS, LEAVES, YIELDS])
+def test_holding_with_work_ends_with_its_stop(end: Record) -> None:
+    rows = telemetry((1, "a", GAIN), (2, "a", BEGIN), (5, "a", end), (9, "a", STOP))
+    assert holdings(rows) == [Holding(Resource("T", 0), 1, 9, "a")]
+
+
+def test_holding_whose_work_begins_after_its_revocation_ends_with_its_stop() -> None:
+    rows = telemetry((1, "a", GAIN), (5, "a", TOLD), (6, "a", BEGIN), (9, "a", STOP))
+    assert holdings(rows) == [Holding(Resource("T", 0), 1, 9, "a")]
+
+
+def test_revoked_holding_ends_when_its_work_stops_as_changed() -> None:
+    rows = telemetry((1, "a", GAIN), (2, "a", BEGIN), (5, "a", TOLD), (7, "a", CHANGED))
+    assert holdings(rows) == [Holding(Resource("T", 0), 1, 7, "a")]
+
+
 @pytest.mark.parametrize(
     "rows",
     [
         ((1, "a", GAIN), (5, "a", STOP), (5, "b", GAIN)),
+        ((1, "a", GAIN), (5, "a", LOSS), (5, "b", GAIN)),
         ((1, "a", GAIN), (5, "b", GAIN), (5, "a", STOP)),
         ((1, "a", GAIN), (5, "a", DEAD), (6, "b", GAIN)),
         ((1, "a", GAIN), (5, "a", ProcessPaused()), (6, "b", GAIN)),
     ],
-    ids=["in turn", "within a millisecond", "after its death", "while it is paused"],
+    ids=[
+        "in turn",
+        "lost before its work",
+        "within a millisecond",
+        "after its death",
+        "while it is paused",
+    ],
 )
 def test_single_owner_when_one_follows_the_other_is_kept(
     rows: tuple[tuple[int, str, Record], ...],
@@ -86,8 +119,10 @@ def test_single_owner_when_one_follows_the_other_is_kept(
         ((1, "a", GAIN), (4, "b", GAIN), (5, "a", STOP)),
         ((1, "a", GAIN), (2, "a", ProcessPaused()), (3, "b", GAIN), (4, "a", ProcessResumed())),
         ((1, "a", GAIN), (4, "b", GAIN)),
+        ((1, "a", GAIN), (2, "a", BEGIN), (3, "a", LOSS), (4, "b", GAIN), (5, "a", LOST)),
+        ((1, "a", GAIN), (2, "a", TOLD), (3, "b", GAIN), (4, "a", BEGIN)),
     ],
-    ids=["too early", "goes on too late", "for ever"],
+    ids=["too early", "goes on too late", "for ever", "works after its loss", "begins too late"],
 )
 def test_single_owner_when_two_hold_one_resource_is_broken(
     rows: tuple[tuple[int, str, Record], ...],
@@ -108,6 +143,11 @@ def test_single_owner_when_two_hold_one_resource_is_broken(
         (GAIN, BEGIN, ProcessPaused(), LOST, ProcessEnded(cause=EndCause.CLOSED)),
         (GAIN, BEGIN, ProcessPaused(), LOST, LOSS, ProcessResumed(), GAIN, BEGIN),
         (GAIN, BEGIN, ProcessPaused(), ProcessResumed(), LOSS, LOST),
+        (GAIN, LOSS, GAIN),
+        (GAIN, TOLD, GAIN, BEGIN),
+        (GAIN, YIELDS, GAIN, BEGIN),
+        (GAIN, LEAVES, GAIN),
+        (GAIN, BEGIN, TOLD, CHANGED, GAIN, BEGIN),
         (GAIN, BEGIN, ResourcesStopped(resources=T0, reason=StopReason.CLOSED)),
     ],
 )
@@ -120,6 +160,11 @@ def test_pairs_when_each_comes_in_its_turn_are_kept(records: tuple[Record, ...])
     ("records", "words"),
     [
         ((GAIN, GAIN), "is given what it holds"),
+        ((GAIN, BEGIN, LOSS, GAIN), "is given what it holds"),
+        ((GAIN, BEGIN, TOLD, GAIN), "is given what it holds"),
+        ((GAIN, BEGIN, LEAVES, GAIN), "is given what it holds"),
+        ((GAIN, LOSS, BEGIN), "works on what it does not hold"),
+        ((GAIN, LOSS, LOST), "stops what it does not hold"),
         ((BEGIN,), "works on what it does not hold"),
         ((GAIN, BEGIN, BEGIN), "begins twice"),
         ((STOP,), "stops what it does not hold"),
@@ -144,7 +189,12 @@ def test_pairs_when_something_is_out_of_turn_are_broken(
 
 def test_pairs_when_a_member_that_did_not_stop_in_time_goes_on_are_broken() -> None:
     """It was not told to stop, so it can only be closing."""
-    rows = telemetry((0, "a", START), (1, "a", GAIN), (2, "a", BEGIN), (12, "a", LATE))
-    assert list(check_pairs([*rows, *telemetry((22, "z", START))], stop_max_ms=10)) == []
-    (violation,) = check_pairs([*rows, *telemetry((23, "z", START))], stop_max_ms=10)
+    rows: list[tuple[int, str, Record]] = [
+        (0, "a", START),
+        (1, "a", GAIN),
+        (2, "a", BEGIN),
+        (12, "a", LATE),
+    ]
+    assert list(check_pairs(telemetry(*rows, (22, "z", START)), stop_max_ms=10)) == []
+    (violation,) = check_pairs(telemetry(*rows, (23, "z", START)), stop_max_ms=10)
     assert violation.message == "a goes on without {'T': [0]}, which it has not lost"

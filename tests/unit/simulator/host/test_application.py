@@ -1,5 +1,9 @@
 """The application behind a consumer: each resource is stopped and restored separately."""
 
+from collections.abc import Callable
+
+import pytest
+
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.simulator.checkers import check_instants
 from coopgroup.simulator.host.local_state import LocalState
@@ -42,6 +46,38 @@ def test_light_resources_do_not_wait_for_heavy_ones_to_be_restored() -> None:
     (first, light), (second, heavy) = reports(group.world.telemetry, ResourcesStarted)
     assert (light.resources & HEAVY, heavy.resources) == (ResourceSet(), HEAVY)
     assert second.at_ms - first.at_ms == 300
+
+
+def _is_revoked(group: Simulation) -> None:
+    group.start("b", ("T",))
+
+
+def _is_lost(group: Simulation) -> None:
+    group.alive[0].stall()
+
+
+def _is_closed(group: Simulation) -> None:
+    group.alive[0].close()
+
+
+@pytest.mark.parametrize(
+    ("end", "after_ms"), [(_is_revoked, 1_000), (_is_lost, 1), (_is_closed, 1_000)]
+)
+def test_end_of_work_that_never_began_is_not_told(
+    end: Callable[[Simulation], None], after_ms: int
+) -> None:
+    """As in production. The heavy resources are still being restored."""
+    group = with_heavy_resources(restore_ms=100_000)
+    process = group.start("a", ("T",))
+    group.run(1_000)
+    before = process.application.owned
+    end(group)
+    group.run(after_ms)
+    gone = before - process.application.owned
+    assert gone & HEAVY
+    told = ResourceSet.union_all([record.resources for _, record in stops(group)])
+    assert told == gone - HEAVY
+    assert list(check_instants(group.world.telemetry, stop_max_ms=REBALANCE_MS)) == []
 
 
 def test_what_takes_too_long_to_stop_is_lost_and_given_up() -> None:

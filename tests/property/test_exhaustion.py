@@ -1,0 +1,113 @@
+"""Every fault at every message: a small part of what `make exhaust` plays, and its parts."""
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+from coopgroup.simulator.scenario import Identity
+from tests.support.exhaust import main, ordered
+from tests.support.mutants import MUTANTS, broken
+from tests.swarm.checkers.faults import check_faults
+from tests.swarm.coverage import covering, impossible_pairs, possible
+from tests.swarm.exhaust import Wanted, exhaust, failure_of, single_faults
+from tests.swarm.faults import without_faults
+from tests.swarm.histories import CELLS, HISTORIES, POLICIES, Cell
+from tests.swarm.memo import Memo
+from tests.swarm.play import play
+from tests.swarm.run_files import read_run, run_to_toml
+from tests.swarm.runs import ActKind
+
+JOINS = Cell("joins", "none", "deferred")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("history", HISTORIES)
+def test_history_without_a_fault_ends_at_rest(history: str) -> None:
+    """A history that fails by itself would hide what a fault does."""
+    for cell in (cell for cell in CELLS if cell.history == history):
+        assert play(cell.run()).violations == (), str(cell)
+
+
+@pytest.mark.timeout(120)
+def test_no_lost_request_costs_a_joining_group_anything() -> None:
+    with covering() as reached:
+        tally = exhaust(JOINS, wanted=Wanted(names=frozenset({"REQUEST_LOST"})))
+    assert tally.runs > 20
+    assert tally.failures == []
+    assert reached <= possible()
+    assert not reached & impossible_pairs()
+
+
+def test_bug_that_a_lost_sync_shows_is_found() -> None:
+    bug = next(one for one in MUTANTS if one.name == "a failed sync drops what is held")
+    run, usual = next(
+        (run, usual)
+        for run, usual in single_faults(JOINS)
+        if any((act.request, act.mishap) == ("SyncGroup", "REQUEST_LOST") for act in run.acts)
+        and any(act.is_fault and act.process == "p2" for act in run.acts)
+    )
+    assert failure_of(run, usual) is None
+    with broken(bug):
+        failure = failure_of(run, usual)
+    assert failure is not None
+
+
+def test_loss_that_no_fault_explains_is_an_objection() -> None:
+    """The swarm excuses a member that stood still, however short that was."""
+    run, usual = next(
+        (run, usual)
+        for run, usual in single_faults(JOINS)
+        if any(
+            (act.kind, act.process, act.for_ms) == (ActKind.PAUSE, "p2", 900) for act in run.acts
+        )
+    )
+    telemetry = play(run, usual=usual).telemetry
+    acts = tuple(attrs.evolve(act, for_ms=300 if act.is_fault else act.for_ms) for act in run.acts)
+    shorter = attrs.evolve(run, acts=acts)
+    assert [*check_faults(run, telemetry, usual)] == []
+    found = [*check_faults(shorter, telemetry, usual)]
+    assert any("loses its membership" in one.message for one in found)
+
+
+def test_run_with_a_fault_is_its_history_and_one_act() -> None:
+    history = JOINS.run()
+    for run, _ in list(single_faults(JOINS))[::97]:
+        assert without_faults(run).acts == history.acts
+        assert sum(act.is_fault for act in run.acts) == 1
+
+
+@pytest.mark.timeout(120)
+def test_run_with_a_memo_is_the_same_run() -> None:
+    """A step that another run took counts only if session, event and time are the same."""
+    runs = [run for run, _ in single_faults(Cell("bounces", "static", "incremental"))][::50]
+    memo = Memo()
+    with memo.used():
+        remembered = [play(run, transcript=True) for run in runs]
+    assert memo.kept
+    for run, one in zip(runs, remembered, strict=True):
+        assert play(run, transcript=True).transcript == one.transcript
+
+
+def test_run_with_a_fault_is_saved_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    for run, _ in list(single_faults(JOINS))[::97]:
+        path.write_text(run_to_toml(run), encoding="utf-8")
+        assert read_run(path) == run
+
+
+def test_each_third_of_the_cells_has_everything() -> None:
+    cells = ordered(CELLS)
+    assert sorted(cells) == sorted(CELLS)
+    third = cells[: len(cells) // 3 + len(HISTORIES)]
+    assert {cell.history for cell in third} == set(HISTORIES)
+    assert {cell.identity for cell in third} == set(Identity)
+    assert {cell.policy for cell in third} == set(POLICIES)
+
+
+@pytest.mark.parametrize("wrong", ["0/2", "3/2", "x", "1/0"])
+def test_part_that_is_none_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--part", wrong])
+    assert ended.value.code == 2
+    assert f"{wrong!r} is not k/n" in capsys.readouterr().err

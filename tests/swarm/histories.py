@@ -1,0 +1,159 @@
+"""The catalogue of small histories: runs without a fault, in which one thing happens to a group.
+
+    for cell in CELLS:
+        run = cell.run()            # a plain run of the swarm
+        played = play(run)          # ends at rest, without a violation
+
+A cell is a history with one kind of identity and one policy. Three members share eight partitions,
+until the acts of the history begin at `ACT_MS`. `tests.swarm.exhaust` adds every fault to every
+message from that time on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import evolve as _evolve
+from attrs import frozen
+
+from coopgroup.simulator.scenario import LEADER, Choice, Identity
+from tests.swarm.chains import resize_of, start_of
+from tests.swarm.mixed import KIP_848, Client
+from tests.swarm.runs import TOPICS, Act, ActKind, Faults, SwarmRun
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ACT_MS: Final = 400
+"""Time at which the acts of a history begin; the first members are then at rest."""
+_FIRST_MS: Final = 5
+_HEALED_AFTER_MS: Final = 300  # the moves that the acts cause have commits to make
+_COMMIT_MS: Final = 400  # most commits are those of revocations
+_RESTORE_MS: Final = 60  # a warm-up outlives a heartbeat, and several fit between two rounds
+_WAITS: Final = {"scheduled_rebalance_timeout_ms": 300}
+_WARMUP: Final = {"max_concurrent": 2, "per_member": 1, "timeout_ms": 400, "standbys": 0}
+
+POLICIES: Final[Mapping[str, Choice]] = {
+    "simple": Choice(name="simple"),
+    "deferred": Choice(name="deferred", options=_WAITS),
+    "incremental": Choice(
+        name="incremental",
+        options={**_WAITS, "max_moves_per_round": 1, "move_interval_ms": 100},
+    ),
+    "warm": Choice(name="deferred", options={**_WAITS, "warmup": _WARMUP}),
+}
+"""The policies of the cells, by name."""
+
+_PLAIN: Final = ("simple", "deferred", "incremental")
+
+
+@frozen(kw_only=True)
+class History:
+    """One thing that happens to a group.
+
+    Attributes:
+        acts: from `ACT_MS` on; the first has that time by itself.
+        policies: names of those that it is played with.
+        members: number of the first members; with 0 the group begins with the acts.
+        theirs: as of a run.
+    """
+
+    acts: tuple[Act, ...]
+    policies: tuple[str, ...] = _PLAIN
+    members: int = 3
+    theirs: str = ""
+
+
+def _of(kind: ActKind, process: str = "p2", **values: Any) -> Act:  # noqa: ANN401 - fields of an act
+    return Act(kind=kind, process=process, **values)
+
+
+_SOON_MS: Final = 50
+_LATE_MS: Final = 800  # after the session
+_T: Final = ("T",)
+
+HISTORIES: Final[Mapping[str, History]] = {
+    "forms": History(acts=tuple(start_of(f"p{n}", _T, after_ms=5) for n in (1, 2, 3)), members=0),
+    "joins": History(acts=(start_of("p4", _T),)),
+    "leaves": History(acts=(_of(ActKind.CLOSE),)),
+    "bounces": History(acts=(_of(ActKind.CLOSE, for_ms=_SOON_MS),)),
+    "crashes": History(acts=(_of(ActKind.CRASH),)),
+    "returns": History(acts=(_of(ActKind.CRASH, for_ms=_SOON_MS),)),
+    "returns late": History(acts=(_of(ActKind.CRASH, for_ms=_LATE_MS),)),
+    "stalls": History(acts=(_of(ActKind.STALL),)),
+    "leader leaves": History(acts=(_of(ActKind.CLOSE, LEADER),)),
+    "leader crashes": History(acts=(_of(ActKind.CRASH, LEADER),)),
+    "leader returns": History(acts=(_of(ActKind.CRASH, LEADER, for_ms=_SOON_MS),)),
+    "coordinator moves": History(acts=(_of(ActKind.MOVE, "", number=2),)),
+    "coordinator dies": History(acts=(_of(ActKind.MOVE, "", number=2, for_ms=200),)),
+    "subscribes": History(acts=(resize_of("U", 2), _of(ActKind.SUBSCRIBE, topics=TOPICS))),
+    "unsubscribes": History(acts=(_of(ActKind.SUBSCRIBE, topics=("U",)),)),
+    "topic grows": History(acts=(resize_of("T", 10),)),
+    "topic shrinks": History(acts=(resize_of("T", 5),)),
+    "topic is made again": History(acts=(resize_of("T", 0), resize_of("T", 8, after_ms=100))),
+    "swapped": History(acts=(_of(ActKind.CLOSE), start_of("p4", _T))),
+    "declines": History(acts=(_of(ActKind.DECLINE, topics=_T, number=3, for_ms=300),)),
+    "warms up": History(acts=(start_of("p4", _T),), policies=("warm",)),
+    "hands over": History(acts=(_of(ActKind.HAND_OVER),), policies=("warm",)),
+    "kip-848": History(
+        acts=(
+            Act(kind=ActKind.START, process="k1", topics=_T, client=Client.OTHER),
+            _of(ActKind.CLOSE, "k1", after_ms=700),
+        ),
+        policies=("simple", "deferred"),
+        theirs=KIP_848,
+    ),
+}
+"""The histories, by name."""
+
+
+@frozen(order=True)
+class Cell:
+    """A history with one kind of identity and one policy, each by its name."""
+
+    history: str
+    identity: str
+    policy: str
+
+    def __str__(self) -> str:
+        """Return its name, as `make exhaust` prints it."""
+        return f"{self.history}, {self.identity}, {self.policy}"
+
+    def run(self) -> SwarmRun:
+        """Return the run without a fault."""
+        history, identity = HISTORIES[self.history], Identity(self.identity)
+        first, *others = history.acts
+        acts = [resize_of("T", 8)]
+        acts += [start_of(f"p{n}", _T, after_ms=5) for n in range(1, history.members + 1)]
+        begun_ms = sum(act.after_ms for act in acts)
+        acts += [_evolve(first, after_ms=self.begins_ms - begun_ms), *others]
+        return SwarmRun(
+            seed=1,
+            policy=POLICIES[self.policy],
+            faults=Faults(
+                restore_ms_max=_RESTORE_MS if self.policy == "warm" else 10,
+                commit_interval_ms=_COMMIT_MS,
+            ),
+            acts=tuple(
+                _evolve(act, identity=identity)
+                if act.kind is ActKind.START and act.client != Client.OTHER
+                else act
+                for act in acts
+            ),
+            healed_after_ms=_HEALED_AFTER_MS,
+            theirs=history.theirs,
+        )
+
+    @property
+    def begins_ms(self) -> int:
+        """Time of the first act of the history."""
+        return ACT_MS if HISTORIES[self.history].members else _FIRST_MS
+
+
+CELLS: Final = tuple(
+    Cell(name, identity.value, policy)
+    for name, history in HISTORIES.items()
+    for identity in Identity
+    for policy in history.policies
+)
+"""Every history with every kind of identity and every policy that it is for."""
