@@ -29,7 +29,7 @@ napoleon_use_ivar = True  # autodoc documents the fields; their text belongs to 
 nitpick_ignore_regex = [(r"py:.*", r"(?!coopgroup\.).*")]
 # A token without public parts, Protocols that the text of the arguments describes, a private enum
 # of a field with a default, type variables, listeners of one member, and a leader's memory of
-# claims, which is for no policy to read.
+# claims, which is for no policy to read. A group gives its transport to a catalogue.
 nitpick_ignore = [
     ("py:class", "coopgroup.kafka.callbacks.pending_revocations.PutOff"),
     ("py:class", "coopgroup.health.Member"),
@@ -41,4 +41,5 @@ nitpick_ignore = [
     ("py:class", "coopgroup.metrics.spans.MemberSpans"),
     ("py:class", "coopgroup.core.model.named_factories.T"),
     ("py:class", "coopgroup.core.policies.memory.Given"),
+    ("py:class", "coopgroup.kafka.rpc.transport.GroupTransport"),
 ]

@@ -6,6 +6,7 @@ bytes; the repository's folder `protocol/` has the schemas.
 """
 
 from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.choices import MemberChoices
 from coopgroup.core.protocol.assignment import (
     decode_assignment,
     encode_assignment,
@@ -52,6 +53,7 @@ __all__ = [
     "Assignment",
     "KafkaAssignment",
     "KafkaProtocol",
+    "MemberChoices",
     "ResourceSet",
     "StickyUserData",
     "Subscription",
