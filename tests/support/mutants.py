@@ -253,7 +253,7 @@ MUTANTS: Final = (
            "np.isin(outlook.losses.restored_to, number_of[number_of != NOBODY])",
            "np.zeros(outlook.losses.restored_to.size, dtype=np.bool_)"),
     Mutant("moves that are under way are forgotten", "policies.stage:stage_round",
-           "moves_pending=_unfinished(candidates, plan) if mode is MoveMode.MOVE else begun,",
+           "moves_pending=pending,",
            "moves_pending=False,"),
     Mutant("a refused member's commits wait for a sync", "member.revocation:make_way",
            "commits=replaced(member.commits, await_sync=False),",

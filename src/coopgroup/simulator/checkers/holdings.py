@@ -186,8 +186,8 @@ class _Life:
     Attributes:
         owned: assigned, and not stopped; without what ended before its work began. A revoked
             resource whose work has not begun stays until it is assigned again.
-        dropped: ended as lost, although the member has not reported a loss. It must report it, or
-            end.
+        dropped: ended as lost, although the member has not reported a loss. It must report it,
+            leave, or end.
         dropped_at_ms: when the last of them ended.
     """
 
@@ -212,6 +212,7 @@ class _Life:
                 self.told |= self.owned
             case StateChanged(after="leaving"):
                 self.owned &= self.working
+                self.dropped = EMPTY
             case MembershipLost():
                 self.lost |= record.resources
                 self.dropped -= record.resources
@@ -228,7 +229,7 @@ class _Life:
                 pass
 
     def must_not_go_on(self) -> None:
-        """Object if work ended as lost, and the member neither reported a loss nor ended."""
+        """Object if work ended as lost, and the member did not report a loss, leave or end."""
         if self.dropped:
             words = f"goes on without {self.dropped.to_dict()}, which it has not lost"
             self.objections.append(words)

@@ -140,6 +140,7 @@ def test_single_owner_when_two_hold_one_resource_is_broken(
         (GAIN, BEGIN, LATE, ProcessEnded(cause=EndCause.CLOSED)),
         (GAIN, BEGIN, LOSS, LOST, GAIN),
         (GAIN, BEGIN, LATE, DEAD),
+        (GAIN, BEGIN, LATE, LEAVES, GAIN, BEGIN),
         (GAIN, BEGIN, ProcessPaused(), LOST, ProcessEnded(cause=EndCause.CLOSED)),
         (GAIN, BEGIN, ProcessPaused(), LOST, LOSS, ProcessResumed(), GAIN, BEGIN),
         (GAIN, BEGIN, ProcessPaused(), ProcessResumed(), LOSS, LOST),
