@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -49,6 +50,7 @@ def shell_of(stage: Stage) -> CooperativeConsumer:
         "_committing": stage.committing,
         "_delivery": stage.delivery,
         "_closed": False,
+        "_parts": SimpleNamespace(subscription=SimpleNamespace(is_empty=False)),
     }
     vars(consumer).update(parts)
     return consumer
@@ -141,7 +143,8 @@ def test_records_when_a_signal_strikes_are_handed_out_once_and_none_is_committed
         def close(
             _: CooperativeConsumer, stage: Stage = stage, told: list[int] = committed
         ) -> None:
-            told += [one.offset for one in stage.committing.store.due(BOTH)]
+            due = stage.committing.store.due(BOTH)
+            told += [one.offset for one in due if one.partition == 0]  # the other has no record
             raise KeyboardInterrupt
 
         handed = strike(consumer, ASKS[name], place, close)
