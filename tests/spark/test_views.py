@@ -173,7 +173,7 @@ def test_command_answers_as_a_table_and_as_json(
     title, *_, row, _ = capsys.readouterr().out.splitlines()
     assert title == "1 row"
     assert [cell.strip() for cell in row.strip("│").split("│")] == ["c", "1970-01-01 00:06:40", ""]
-    assert run(["pipeline", "sql", "SELECT dance FROM owners", "--tables", tables.folder]) == 1
+    assert run(["pipeline", "sql", "SELECT dance FROM owners", "--tables", tables.folder]) == 2
     err = capsys.readouterr().err
     assert "dance" in err
     assert err.count("\n") == 1
