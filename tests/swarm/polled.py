@@ -154,24 +154,37 @@ class Fetching:
 
     changed: Callable[[], None]
     begins: Callable[[ResourceSet], None]
-    begun: ResourceSet = EMPTY
+    fetched: ResourceSet = EMPTY
     paused: ResourceSet = EMPTY
-    held: dict[Any, object] = field(factory=dict)
+    held: dict[Any, TopicPartition] = field(factory=dict)
 
     @property
-    def fetched(self) -> ResourceSet:
-        """Partitions whose records are fetched."""
-        return self.begun - ResourceSet.from_pairs(self.held)
+    def begun(self) -> ResourceSet:
+        """Partitions that are fetched, and those whose `on_assign` runs."""
+        return self.fetched | ResourceSet.from_pairs(self.held)
 
     def begin(self, partitions: list[TopicPartition]) -> None:
         """Fetch partitions."""
-        self.begun |= as_resources(partitions)
+        self.fetched |= as_resources(partitions)
         self.begins(as_resources(partitions))
         self.changed()
 
+    def hold(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Do not fetch partitions before `release`."""
+        self.held |= {(one.topic, one.partition): one for one in partitions}
+        return partitions
+
+    def release(self, held: list[TopicPartition]) -> ResourceSet:
+        """Fetch held partitions, without those that were given up."""
+        free = [one for one in held if self.held.get((one.topic, one.partition)) is one]
+        self.wait_no_longer(as_resources(free))
+        if free:
+            self.begin(free)
+        return as_resources(free)
+
     def end(self, resources: ResourceSet) -> None:
         """End fetching."""
-        self.begun -= resources
+        self.fetched -= resources
         self.paused -= resources
         self.wait_no_longer(resources)
         self.changed()

@@ -145,7 +145,8 @@ def virtual_time(simulation: Simulation) -> Iterator[None]:
         return
     with pytest.MonkeyPatch.context() as patch:
         for module in simulation.modules:
-            patch.setattr(module, "now_s", lambda: simulation.world.now_ms / 1_000)
+            clock = "now_s" if hasattr(module, "now_s") else "monotonic"
+            patch.setattr(module, clock, lambda: simulation.world.now_ms / 1_000)
         try:
             yield
         finally:
