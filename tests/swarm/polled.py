@@ -23,13 +23,7 @@ import attrs
 from attrs import define, field
 
 from coopgroup.core.member import MemberState
-from coopgroup.core.member.effects import (
-    BeginWarmups,
-    CancelWarmups,
-    GrantResources,
-    LoseResources,
-    RevokeResources,
-)
+from coopgroup.core.member.effects import GrantResources, LoseResources
 from coopgroup.core.member.events import LeaveRequested, SubscriptionChanged, WarmSetDeclared
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.kafka.callbacks import application_inbox, listener
@@ -275,9 +269,6 @@ class PolledApplication(TrueApplication):
         self.stuck -= resources
         self._put(GrantResources(resources=resources))
 
-    def revoke(self, resources: ResourceSet) -> None:
-        self._put(RevokeResources(resources=resources))
-
     def _look_at(self, resources: ResourceSet) -> None:
         """Object to a stop that is over its time while the application waits for its next wake."""
         if self.oracle.is_late(resources) and not (self._busy or self._is_due or self.closing):
@@ -293,12 +284,6 @@ class PolledApplication(TrueApplication):
         self._refresh()
         if self.closing:
             self._leave()
-
-    def warm_up(self, resources: ResourceSet) -> None:
-        self._put(BeginWarmups(resources=resources))
-
-    def cancel_warmups(self, resources: ResourceSet) -> None:
-        self._put(CancelWarmups(resources=resources))
 
     def close(self) -> None:
         self.closing = True
