@@ -118,6 +118,8 @@ FOUND_BY: Final = {
     "finish of an earlier stop counts": ("polled", 59),
     "overdue stays warm": ("polled", 42),
     "a close waits for a stop that runs": ("looped", 61),
+    "a close waits for its stops": ("looped", 31),
+    "a close in on_lost commits": ("polled", 101),
 }
 """Kind and seed of a run that finds each bug."""
 # fmt: on
