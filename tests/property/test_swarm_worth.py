@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.host_mutants import FOUND_BY, HOST_MUTANTS, REVERTED
+from tests.support.host_mutants import FOUND_BY, HOST_MUTANTS, PROCESSING, REVERTED
 from tests.support.mutants import MUTANTS, RARE_MUTANTS, Mutant, broken
 from tests.support.warm_mutants import WARM_MUTANTS
 from tests.support.worth import SEEDS_MAX, Hunt, hunt, known_runs, runs_of, table
@@ -113,7 +113,9 @@ def test_swarm_finds_ninety_six_of_a_hundred_bugs(capsys: pytest.CaptureFixture[
     _show(hunts, capsys)
 
 
-@pytest.mark.parametrize("mutant", [*HOST_MUTANTS, *REVERTED], ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize(
+    "mutant", [*HOST_MUTANTS, *REVERTED, *PROCESSING], ids=lambda mutant: mutant.name
+)
 def test_bug_of_callbacks_is_found_by_the_run_that_found_it_last(mutant: Mutant) -> None:
     """A bug that no run has found can at least be made."""
     runs = [FOUND_BY[mutant.name]] if mutant.name in FOUND_BY else []

@@ -1,6 +1,7 @@
 """Deliberate bugs of the code between the group and the application of a consumer.
 
-The kinds `polled` and `looped` of the swarm must find them. `REVERTED` are bugs that this code had.
+The kinds `polled` and `looped` of the swarm must find them. `REVERTED` are bugs that this code had,
+and `PROCESSING` those of `process`, for `processed` and `tasked`.
 """
 
 from typing import Final
@@ -92,6 +93,13 @@ REVERTED: Final = (
     Mutant("a close waits for its stops", _A + "_run_now",
            "math.inf if is_urgent else now_s() + self._limit_s", "math.inf"),
 )
+PROCESSING: Final = (
+    Mutant("positions count while a stop goes on", "processing.attachment:Attachment._restore",
+           "committing.store.stored_only = listener.stopping", "pass"),
+    Mutant("processing that begins is overtaken", "processing.attachment:Attachment._restore",
+           "committing.commit_due(listener.owned)",
+           "listener.serve_calls(); committing.commit_due(listener.owned)"),
+)
 FOUND_BY: Final = {
     "complete after the group was left": ("polled", 13),
     "put-off parts completed at once": ("looped", 0),
@@ -120,6 +128,8 @@ FOUND_BY: Final = {
     "a close waits for a stop that runs": ("looped", 61),
     "a close waits for its stops": ("looped", 31),
     "a close in on_lost commits": ("polled", 101),
+    "positions count while a stop goes on": ("processed", 56),
+    "processing that begins is overtaken": ("tasked", 1),
 }
 """Kind and seed of a run that finds each bug."""
 # fmt: on
