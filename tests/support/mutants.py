@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from attrs import frozen
 
-
 _BESIDES: Final = ("simulator.", "kafka.", "aio.", "processing.")
 
 
