@@ -22,14 +22,15 @@ HOST_MUTANTS: Final = (
            "self._complete(notice.resources - self.owned, membership)",
            "self._complete(notice.resources, membership)"),
     Mutant("no commit before giving up", _L + "_end_stop",
-           "self.committing.commit_last(rest, limit_s)", "pass"),
+           "self._hand_on(rest, reason, began_s, limit_s)", "self._drop(rest, reason, began_s)"),
     Mutant("completed before it is stopped", _L + "_obey",
            "self._stop(notice.resources, StopReason.REVOKED)",
            "self.driver.post(RevocationCompleted(resources=notice.resources)); "
            "self._stop(notice.resources, StopReason.REVOKED)"),
     # --- stops that are put off
     Mutant("no commit at finish", _L + "_finish",
-           "self.committing.commit_last(done)", "pass"),
+           "self._hand_on(done, StopReason.REVOKED, now_s(), None)",
+           "self._drop(done, StopReason.REVOKED, now_s())"),
     Mutant("put-off parts go on being fetched", _L + "_stop_later",
            'later, "application")', 'EMPTY, "application")'),
     Mutant("finish of an earlier stop counts", _L + "_finish",
