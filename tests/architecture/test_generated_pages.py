@@ -5,7 +5,13 @@ import re
 import pytest
 
 from coopgroup.pipeline.schemas import TABLES
-from docs import make_key_tables, make_rule_tables, make_state_diagram, make_table_columns
+from docs import (
+    make_callback_table,
+    make_key_tables,
+    make_rule_tables,
+    make_state_diagram,
+    make_table_columns,
+)
 from docs.make_policies_page import (
     BEGIN,
     DOCS,
@@ -28,6 +34,12 @@ def rows_of(name: str) -> list[list[str]]:
 def test_state_diagram_is_fresh() -> None:
     """If this fails: python docs/make_state_diagram.py."""
     assert make_state_diagram.DIAGRAM.read_text() == make_state_diagram.diagram()
+
+
+def test_table_of_callbacks_is_fresh() -> None:
+    """If this fails: python docs/make_callback_table.py."""
+    text = make_callback_table.PAGE.read_text()
+    assert make_callback_table.made(text) == text
 
 
 @pytest.mark.parametrize("page", make_rule_tables.PAGES)

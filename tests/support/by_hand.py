@@ -30,6 +30,7 @@ from coopgroup.worker import NORMAL, URGENT, Job, Worker
 _START_S: Final = 1_000.0
 _SUBMIT: Final = Worker.submit
 _TURNS_MAX: Final = 10_000
+_CLOSE: Final = "coopgroup-close"  # a closing consumer waits for its job, in true time
 _LIMIT_S: Final = 60.0  # of a wait that a real thread ends; only a mistake reaches it
 
 
@@ -170,6 +171,9 @@ def by_hand(*, waits: bool = False) -> Iterator[Hand]:
     def submit(
         self: Worker, call: Callable[[], None], *, after_s: float = 0.0, urgency: int = NORMAL
     ) -> Job:
+        if self.name == _CLOSE and not waits:
+            call()
+            return Job(call)
         return hand._submit(self, call, after_s, urgency)  # noqa: SLF001
 
     def now_s() -> float:

@@ -132,6 +132,7 @@ class FakeConsumer:
     callbacks: Any = field(init=False)
     _parts: Any = field(init=False)
     automatic: bool = field(default=True, init=False)
+    stored_only: ResourceSet = field(default=EMPTY, init=False)
     committed: dict[tuple[str, int], int] = field(factory=dict, init=False)
     interval_ms: int | None = field(default=5_000, init=False)
     idle: Callable[[float], object] = field(default=lambda _: None, init=False)
@@ -171,9 +172,6 @@ class FakeConsumer:
     def commit_due(self, owned: ResourceSet) -> None:
         assert not self.automatic, "positions pass records that were not handled"
         self.committed |= {one: at for one, at in self.stored.items() if one in owned}
-
-    def serve_calls(self) -> None:
-        """Do nothing: `finish_revoke` ends a stop immediately."""
 
     # --- the consumer ----------------------------------------------------------------------------
 
@@ -267,9 +265,10 @@ class FakeAsyncConsumer(FakeConsumer):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         hand_out = SimpleNamespace(as_polling=nullcontext)
+        self.call_later: Callable[[Callable[[], None]], None] = lambda call: call()
         self._started = SimpleNamespace(
             parts=self._parts,
-            call=lambda call: call(),
+            call=lambda call: self.call_later(call),  # noqa: PLW0108 - a test may replace it
             hand_out=hand_out,
             resume=self.buffer.resume,
         )
@@ -337,6 +336,14 @@ class _FakeStore:
     @automatic.setter
     def automatic(self, value: bool) -> None:
         self.consumer.automatic = value
+
+    @property
+    def stored_only(self) -> ResourceSet:
+        return self.consumer.stored_only
+
+    @stored_only.setter
+    def stored_only(self, value: ResourceSet) -> None:
+        self.consumer.stored_only = value
 
     def due(self, _: ResourceSet) -> tuple[()]:
         return ()

@@ -1,6 +1,7 @@
 """Deliberate bugs of the code between the group and the application of a consumer.
 
-The kinds `polled` and `looped` of the swarm must find them. `REVERTED` are bugs that this code had.
+The kinds `polled` and `looped` of the swarm must find them. `REVERTED` are bugs that this code had,
+and `PROCESSING` those of `process`, for `processed` and `tasked`.
 """
 
 from typing import Final
@@ -21,14 +22,15 @@ HOST_MUTANTS: Final = (
            "self._complete(notice.resources - self.owned, membership)",
            "self._complete(notice.resources, membership)"),
     Mutant("no commit before giving up", _L + "_end_stop",
-           "self.committing.commit_last(rest, limit_s)", "pass"),
+           "self._hand_on(rest, reason, began_s, limit_s)", "self._drop(rest, reason, began_s)"),
     Mutant("completed before it is stopped", _L + "_obey",
            "self._stop(notice.resources, StopReason.REVOKED)",
            "self.driver.post(RevocationCompleted(resources=notice.resources)); "
            "self._stop(notice.resources, StopReason.REVOKED)"),
     # --- stops that are put off
     Mutant("no commit at finish", _L + "_finish",
-           "self.committing.commit_last(done)", "pass"),
+           "self._hand_on(done, StopReason.REVOKED, now_s(), None)",
+           "self._drop(done, StopReason.REVOKED, now_s())"),
     Mutant("put-off parts go on being fetched", _L + "_stop_later",
            'later, "application")', 'EMPTY, "application")'),
     Mutant("finish of an earlier stop counts", _L + "_finish",
@@ -92,6 +94,13 @@ REVERTED: Final = (
     Mutant("a close waits for its stops", _A + "_run_now",
            "math.inf if is_urgent else now_s() + self._limit_s", "math.inf"),
 )
+PROCESSING: Final = (
+    Mutant("positions count while a stop goes on", "processing.attachment:Attachment._restore",
+           "committing.store.stored_only = listener.stopping", "pass"),
+    Mutant("processing that begins is overtaken", "processing.attachment:Attachment._restore",
+           "committing.commit_due(listener.owned)",
+           "listener.serve_calls(); committing.commit_due(listener.owned)"),
+)
 FOUND_BY: Final = {
     "complete after the group was left": ("polled", 13),
     "put-off parts completed at once": ("looped", 0),
@@ -118,6 +127,10 @@ FOUND_BY: Final = {
     "finish of an earlier stop counts": ("polled", 59),
     "overdue stays warm": ("polled", 42),
     "a close waits for a stop that runs": ("looped", 61),
+    "a close waits for its stops": ("looped", 31),
+    "a close in on_lost commits": ("polled", 101),
+    "positions count while a stop goes on": ("processed", 56),
+    "processing that begins is overtaken": ("tasked", 1),
 }
 """Kind and seed of a run that finds each bug."""
 # fmt: on

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from attrs import frozen
 
+_BESIDES: Final = ("simulator.", "kafka.", "aio.", "processing.")
+
 
 @frozen
 class Mutant:
@@ -23,7 +25,7 @@ class Mutant:
 
     Attributes:
         name: its effect, in a few words.
-        place: module of the core, or in `simulator`, `kafka` or `aio`, and function in it,
+        place: module of the core, or in another package of `_BESIDES`, and function in it,
             `module:function`.
         old: the original code, which occurs once.
     """
@@ -434,7 +436,7 @@ def broken(mutant: Mutant) -> Iterator[types.FunctionType]:
 
 def _function(place: str) -> types.FunctionType:
     module, _, path = place.partition(":")
-    root = "coopgroup" if module.startswith(("simulator.", "kafka.", "aio.")) else "coopgroup.core"
+    root = "coopgroup" if module.startswith(_BESIDES) else "coopgroup.core"
     found: Any = importlib.import_module(f"{root}.{module}")
     for name in path.split("."):
         found = inspect.getattr_static(found, name)

@@ -33,6 +33,7 @@ from tests.swarm.processed import draw_processed
 from tests.swarm.returning import draw_returning
 from tests.swarm.run_files import run_to_toml
 from tests.swarm.runs import SwarmRun, draw
+from tests.swarm.tasked import draw_tasked
 from tests.swarm.warm import draw_warm
 
 _Found: TypeAlias = tuple[str, int, str]
@@ -50,8 +51,9 @@ DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
     "polled": draw_polled,
     "looped": draw_looped,
     "processed": draw_processed,
+    "tasked": draw_tasked,
 }
-_TURNS: Final = (("seed", "polled", "processed"), ("directed", "looped"))
+_TURNS: Final = (("seed", "polled", "processed"), ("directed", "looped", "tasked"))
 CHUNK: Final = 20
 REGRESSIONS: Final = Path("simulations/regressions")
 USAGE: Final = (

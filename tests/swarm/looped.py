@@ -13,7 +13,7 @@ import asyncio
 import weakref
 from asyncio.events import _set_running_loop as set_running_loop  # documented, for event loops
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import attrs
 from attrs import define, field
@@ -22,14 +22,15 @@ from coopgroup.aio import callbacks as aio_callbacks
 from coopgroup.aio.callbacks import GivenCallbacks, LoopCallbacks
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.callbacks.listener import Callbacks, as_resources
-from tests.swarm.polled import Fetching, PolledApplication, PolledSimulation, draw_true
+from tests.swarm.polled import PolledApplication, PolledSimulation, draw_true
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from confluent_kafka import TopicPartition
 
     from coopgroup.simulator.world import World
+    from tests.swarm.ports import TrueApplication
     from tests.swarm.runs import SwarmRun
 
 LOOPED: Final = "looped"
@@ -80,24 +81,6 @@ class WorldLoop(asyncio.SelectorEventLoop):
 
 
 @define(eq=False)
-class _Held(Fetching):
-    """The fetched partitions, without those whose `on_assign` runs."""
-
-    def hold(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        held = list(partitions)
-        self.held |= {(one.topic, one.partition): held for one in held}
-        self.begun |= as_resources(held)
-        return held
-
-    def release(self, held: list[TopicPartition]) -> ResourceSet:
-        free = [one for one, token in self.held.items() if token is held]
-        for one in free:
-            del self.held[one]
-        self.changed()
-        return ResourceSet.from_pairs(free)
-
-
-@define(eq=False)
 class _Nudged:
     """Wakes the polling thread, in virtual time."""
 
@@ -123,9 +106,6 @@ class LoopedApplication(PolledApplication):
     group: LoopedSimulation
     on_loop: LoopCallbacks = field(init=False)
     given: GivenCallbacks = field(init=False)
-
-    def new_fetching(self) -> Fetching:
-        return _Held(self._refresh, self.oracle.begins)
 
     def new_callbacks(self) -> Callbacks:
         plain, coroutines = self.callbacks_of(self._called), self.callbacks_of(self._awaited)
@@ -174,11 +154,11 @@ class LoopedApplication(PolledApplication):
         self._refresh()
         try:
             if name == "on_assign":
-                await self._pass(self.restore_ms(resources))
+                await self.let_pass(self.restore_ms(resources))
             elif name == "on_revoke" and not is_loss:
                 await self._write_state(resources)
             else:
-                await self._pass(1)
+                await self.let_pass(1)
             if self.happens("leaves"):
                 self._leave_inside()
             if self.happens("raises"):
@@ -188,11 +168,11 @@ class LoopedApplication(PolledApplication):
 
     async def _write_state(self, resources: ResourceSet) -> None:
         if self.hangs(resources):
-            await self._pass(3 * self.owner.config.rebalance_timeout_ms)
+            await self.let_pass(3 * self.owner.config.rebalance_timeout_ms)
         times = self.costs.to_stop(resources)
-        await self._pass(max((stop_ms for stop_ms, _ in times), default=0))
+        await self.let_pass(max((stop_ms for stop_ms, _ in times), default=0))
 
-    async def _pass(self, for_ms: int) -> None:
+    async def let_pass(self, for_ms: int) -> None:
         """Wait; during a pause of the process, until its end."""
         await asyncio.sleep(max(1, for_ms) / 1_000)
         while self.owner.alive and self.owner.paused:  # noqa: ASYNC110 - in virtual time
@@ -213,7 +193,7 @@ class LoopedApplication(PolledApplication):
 class LoopedSimulation(PolledSimulation):
     """A group of such applications, on one loop."""
 
-    application_class = LoopedApplication
+    application_class: ClassVar[type[TrueApplication]] = LoopedApplication
     modules = (*PolledSimulation.modules, aio_callbacks)
     loop: WorldLoop = field(init=False)
 

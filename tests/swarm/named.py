@@ -24,14 +24,7 @@ import attrs
 from attrs import define, field, frozen
 
 from coopgroup.core.assignors.declining import Passing
-from coopgroup.core.member.effects import (
-    BeginWarmups,
-    CancelWarmups,
-    GrantResources,
-    LoseResources,
-    RevokeResources,
-    Send,
-)
+from coopgroup.core.member.effects import GrantResources, LoseResources, Send
 from coopgroup.core.member.events import (
     LeaveRequested,
     WarmSetDeclared,
@@ -69,6 +62,7 @@ if TYPE_CHECKING:
     from coopgroup.core.leader import RoundRequest, TopicMetadata
     from coopgroup.core.model.group_api import JoinedMember
     from coopgroup.core.session import RoundDecided, SessionEffect
+    from coopgroup.kafka.membership.ports import Notice
     from coopgroup.telemetry import Envelope, Record
     from tests.swarm.runs import SwarmRun
 
@@ -290,9 +284,6 @@ class NamedApplication(TrueApplication):
         self._lost -= set(resources)
         self._put(GrantResources(resources=resources))
 
-    def revoke(self, resources: ResourceSet) -> None:
-        self._put(RevokeResources(resources=resources))
-
     def lose(self) -> None:
         # Other members may own them from now on, even while callbacks still end the work here.
         if self._begun:
@@ -302,12 +293,6 @@ class NamedApplication(TrueApplication):
         self.port.is_losing = True
         self._put(LoseResources(resources=self.owned, cause="lost"))
         self.port.is_losing = False
-
-    def warm_up(self, resources: ResourceSet) -> None:
-        self._put(BeginWarmups(resources=resources))
-
-    def cancel_warmups(self, resources: ResourceSet) -> None:
-        self._put(CancelWarmups(resources=resources))
 
     def close(self) -> None:
         self.closing = True
@@ -326,8 +311,8 @@ class NamedApplication(TrueApplication):
                 self.memory.pop(resource, None)
         self._refresh()
 
-    def _put(self, notice: object) -> None:
-        self.work.put(cast("Any", notice))
+    def _put(self, notice: Notice) -> None:
+        self.work.put(notice)
         self._refresh()
 
     def _wake(self) -> None:

@@ -50,6 +50,7 @@ from tests.swarm.rest import (
 )
 from tests.swarm.runs import ActKind
 from tests.swarm.supervisor import Supervisors
+from tests.swarm.tasked import TASKED, TaskedSimulation
 from tests.swarm.witness import Witness
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ _TRUE: Final[Mapping[str, type[TrueSimulation]]] = {
     POLLED: PolledSimulation,
     PROCESSED: ProcessedSimulation,
     LOOPED: LoopedSimulation,
+    TASKED: TaskedSimulation,
 }
 _READABLE_AFTER_MS: Final = 200
 _RESTORE_MS: Final = Span(0, 10)

@@ -23,13 +23,7 @@ import attrs
 from attrs import define, field
 
 from coopgroup.core.member import MemberState
-from coopgroup.core.member.effects import (
-    BeginWarmups,
-    CancelWarmups,
-    GrantResources,
-    LoseResources,
-    RevokeResources,
-)
+from coopgroup.core.member.effects import GrantResources, LoseResources
 from coopgroup.core.member.events import LeaveRequested, SubscriptionChanged, WarmSetDeclared
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.kafka.callbacks import application_inbox, listener
@@ -154,24 +148,37 @@ class Fetching:
 
     changed: Callable[[], None]
     begins: Callable[[ResourceSet], None]
-    begun: ResourceSet = EMPTY
+    fetched: ResourceSet = EMPTY
     paused: ResourceSet = EMPTY
-    held: dict[Any, object] = field(factory=dict)
+    held: dict[Any, TopicPartition] = field(factory=dict)
 
     @property
-    def fetched(self) -> ResourceSet:
-        """Partitions whose records are fetched."""
-        return self.begun - ResourceSet.from_pairs(self.held)
+    def begun(self) -> ResourceSet:
+        """Partitions that are fetched, and those whose `on_assign` runs."""
+        return self.fetched | ResourceSet.from_pairs(self.held)
 
     def begin(self, partitions: list[TopicPartition]) -> None:
         """Fetch partitions."""
-        self.begun |= as_resources(partitions)
+        self.fetched |= as_resources(partitions)
         self.begins(as_resources(partitions))
         self.changed()
 
+    def hold(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Do not fetch partitions before `release`."""
+        self.held |= {(one.topic, one.partition): one for one in partitions}
+        return partitions
+
+    def release(self, held: list[TopicPartition]) -> ResourceSet:
+        """Fetch held partitions, without those that were given up."""
+        free = [one for one in held if self.held.get((one.topic, one.partition)) is one]
+        self.wait_no_longer(as_resources(free))
+        if free:
+            self.begin(free)
+        return as_resources(free)
+
     def end(self, resources: ResourceSet) -> None:
         """End fetching."""
-        self.begun -= resources
+        self.fetched -= resources
         self.paused -= resources
         self.wait_no_longer(resources)
         self.changed()
@@ -262,9 +269,6 @@ class PolledApplication(TrueApplication):
         self.stuck -= resources
         self._put(GrantResources(resources=resources))
 
-    def revoke(self, resources: ResourceSet) -> None:
-        self._put(RevokeResources(resources=resources))
-
     def _look_at(self, resources: ResourceSet) -> None:
         """Object to a stop that is over its time while the application waits for its next wake."""
         if self.oracle.is_late(resources) and not (self._busy or self._is_due or self.closing):
@@ -280,12 +284,6 @@ class PolledApplication(TrueApplication):
         self._refresh()
         if self.closing:
             self._leave()
-
-    def warm_up(self, resources: ResourceSet) -> None:
-        self._put(BeginWarmups(resources=resources))
-
-    def cancel_warmups(self, resources: ResourceSet) -> None:
-        self._put(CancelWarmups(resources=resources))
 
     def close(self) -> None:
         self.closing = True

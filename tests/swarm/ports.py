@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import pytest
 from attrs import define, field
 
+from coopgroup.core.member.effects import BeginWarmups, CancelWarmups, RevokeResources
 from coopgroup.simulator.host.application import Application
 from coopgroup.simulator.host.process import Process
 from coopgroup.simulator.simulation import Simulation
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import ModuleType
 
+    from coopgroup.core.model import ResourceSet
     from coopgroup.core.session import SessionEvent
+    from coopgroup.kafka.membership.ports import Notice
     from coopgroup.simulator.host.local_state import LocalState
     from tests.swarm.runs import Faults, SwarmRun
 
@@ -63,6 +66,19 @@ class TrueApplication(Application):
     """An application above the code of a host."""
 
     group: TrueSimulation
+
+    def revoke(self, resources: ResourceSet) -> None:
+        self._put(RevokeResources(resources=resources))
+
+    def warm_up(self, resources: ResourceSet) -> None:
+        self._put(BeginWarmups(resources=resources))
+
+    def cancel_warmups(self, resources: ResourceSet) -> None:
+        self._put(CancelWarmups(resources=resources))
+
+    def _put(self, notice: Notice) -> None:
+        """Tell the code of the host a notice of the group."""
+        raise NotImplementedError
 
     @property
     def owner(self) -> Process:
@@ -145,7 +161,8 @@ def virtual_time(simulation: Simulation) -> Iterator[None]:
         return
     with pytest.MonkeyPatch.context() as patch:
         for module in simulation.modules:
-            patch.setattr(module, "now_s", lambda: simulation.world.now_ms / 1_000)
+            clock = "now_s" if hasattr(module, "now_s") else "monotonic"
+            patch.setattr(module, clock, lambda: simulation.world.now_ms / 1_000)
         try:
             yield
         finally:

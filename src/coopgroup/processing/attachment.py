@@ -205,7 +205,6 @@ class Attachment:
             )
         if self.hook.interceptor is not None:
             raise ConfigurationError("consumer", self.consumer, "one that is not processed already")
-        self._was_automatic = self.parts.committing.store.automatic
         self._replace(Callbacks(on_revoke=on_revoke, on_lost=on_lost), oldest)
         self.call_later(self._take_over)
 
@@ -220,6 +219,7 @@ class Attachment:
     def _take_over(self) -> None:
         """Commit what the application handled before as before, and then only what is stored."""
         store = self.parts.committing.store
+        self._was_automatic = store.automatic
         if store.automatic:
             store.store(store.due(self.parts.listener.owned))
             store.automatic = False
@@ -245,13 +245,13 @@ class Attachment:
             self.resume(self.parts.fetching.record_buffer.paused_by("processing"))
 
     def _restore(self) -> None:
-        try:  # positions of partitions whose stop ends now pass records that were not handled
-            self.parts.listener.serve_calls()
-        finally:
-            # After `seek` there is no position until the next record. So a later commit of
-            # positions would leave these offsets out.
-            self.parts.committing.commit_due(self.parts.listener.owned)
-            self.parts.committing.store.automatic = self._was_automatic
+        listener, committing = self.parts.listener, self.parts.committing
+        # After `seek` there is no position until the next record. So a later commit of positions
+        # would leave these offsets out.
+        committing.commit_due(listener.owned)
+        # Positions of partitions whose stop has not ended pass records that were not handled.
+        committing.store.stored_only = listener.stopping
+        committing.store.automatic = self._was_automatic
 
     def store(self, offsets: Iterable[StoredOffset]) -> None:
         """Store offsets for the next commit."""

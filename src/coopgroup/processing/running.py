@@ -48,6 +48,11 @@ class Timing:
         check_count("stop_timeout_ms", self.stop_timeout_ms)
 
     @property
+    def is_stopped(self) -> bool:
+        """Return whether `stop` is set."""
+        return self.stop is not None and self.stop.is_set()
+
+    @property
     def stop_timeout_s(self) -> float:
         """Return `stop_timeout_ms` in seconds."""
         return self.stop_timeout_ms / 1000

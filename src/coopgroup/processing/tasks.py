@@ -112,11 +112,8 @@ class TaskProcessing:
     def _is_over(self) -> bool:
         if self._attempts.failure is not None:
             return True
-        stop = self.timing.stop
-        if stop is None or not stop.is_set():
-            return False
-        if not self.timing.hands_over:
-            return True
+        if not (self.timing.is_stopped and self.timing.hands_over):
+            return self.timing.is_stopped
         if self._handing_over is None:
             self._stop_by_s = _time_s() + self.timing.stop_timeout_s
             hand_over = self.consumer.hand_over(timeout=self.timing.stop_timeout_s)

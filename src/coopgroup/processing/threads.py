@@ -94,11 +94,8 @@ class ThreadProcessing:
     def _is_over(self) -> bool:
         if self._attempts.failure is not None:
             return True
-        stop = self.timing.stop
-        if stop is None or not stop.is_set():
-            return False
-        if not self.timing.hands_over:
-            return True
+        if not (self.timing.is_stopped and self.timing.hands_over):
+            return self.timing.is_stopped
         if self._stop_by_s is None:
             self._stop_by_s = now_s() + self.timing.stop_timeout_s
             self.consumer.hand_over()

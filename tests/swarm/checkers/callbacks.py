@@ -17,7 +17,7 @@ answers to the group. It objects immediately, to:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -256,6 +256,13 @@ class CallbackOracle:
             same = (one for one in call.resources if self._stop_ms.get(one, math.inf) <= call.at_ms)
             kept = ResourceSet.from_pairs(same) & self.held()
             self._must_be_empty(kept, "waits for a stop that hangs, of")
+
+    def stops_end(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Note that parts of `on_revoke` have ended."""
+        ended = ResourceSet.from_pairs(partitions)
+        for one in self._calls:
+            if one.name == "on_revoke":
+                one.resources -= ended
 
     def begins(self, resources: ResourceSet) -> None:
         """Note that partitions are fetched."""

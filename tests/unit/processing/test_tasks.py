@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
 import pytest
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.processing import Retry
-from tests.support.fake_records import FakeRecord
+from coopgroup.processing.attachment import Attachment
+from tests.support.fake_records import FakeAsyncConsumer, FakeRecord
 from tests.support.virtual_loop import time_passes
 from tests.unit.processing.stage import Make, Story, TaskGroup, made_in, records
 
@@ -162,3 +165,39 @@ def test_exception_of_on_revoke_gives_up_no_partition_in_progress(make: Make) ->
         assert group.consumer.given_up["t", 0] == 1
 
     group.play(story())
+
+
+def test_processing_that_begins_soon_after_another_commits_only_what_is_stored() -> None:
+    """The polling thread makes the calls of both later; a position passes records in flight."""
+    consumer: Any = FakeAsyncConsumer()
+    calls: deque[Callable[[], None]] = deque()
+    consumer.call_later = calls.append
+
+    def make_calls() -> None:
+        while calls:
+            calls.popleft()()
+
+    def attach() -> Attachment:
+        attachment = Attachment.of_tasks(consumer)
+        attachment.attach(lambda *_: None, lambda *_: None, dict)
+        return attachment
+
+    first = attach()
+    make_calls()
+    first.detach((), is_complete=True)
+    second = attach()
+    make_calls()
+    assert not consumer.automatic
+    second.detach((), is_complete=True)
+    make_calls()
+    assert consumer.automatic
+
+
+def test_partition_whose_stop_outlasts_processing_commits_only_what_is_stored() -> None:
+    consumer: Any = FakeAsyncConsumer()
+    attachment = Attachment.of_tasks(consumer)
+    attachment.attach(lambda *_: None, lambda *_: None, dict)
+    consumer.stopping = ResourceSet({"t": [1]})
+    attachment.detach((), is_complete=True)
+    assert consumer.automatic
+    assert consumer.stored_only == ResourceSet({"t": [1]})

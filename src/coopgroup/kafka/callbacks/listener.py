@@ -260,10 +260,7 @@ class GroupListener:
     def _finish_busy(self, busy: ResourceSet) -> None:
         lost = busy & self._losing & self.owned  # `on_lost` closes the consumer
         self._drop(lost, StopReason.LOST, now_s())
-        rest = busy & self.owned
-        if rest:
-            self.committing.commit_last(rest, self._commit_limit_s())
-            self._drop(rest, StopReason.CLOSED, now_s())
+        self._hand_on(busy & self.owned, StopReason.CLOSED, now_s(), self._commit_limit_s())
 
     def _obey(self, notice: Notice) -> None:
         # A callback counts against max.poll.interval.ms like any work of the application.
@@ -361,12 +358,17 @@ class GroupListener:
     def _end_stop(self, resources: ResourceSet, reason: StopReason, began_s: float) -> None:
         """Give partitions up; there are none if the callback closed the consumer."""
         rest = resources - self._stop_later(resources, began_s)
+        limit_s = self._commit_limit_s() if self._giving_up else None
+        self._hand_on(rest, reason, began_s, limit_s)
+
+    def _hand_on(
+        self, resources: ResourceSet, reason: StopReason, began_s: float, limit_s: float | None
+    ) -> None:
+        """Commit the last offsets of partitions, and own them no longer."""
         try:
-            is_bounded = reason is StopReason.CLOSED or self._giving_up
-            limit_s = self._commit_limit_s() if is_bounded else None
-            self.committing.commit_last(rest, limit_s)
+            self.committing.commit_last(resources, limit_s)
         finally:
-            self._drop(rest, reason, began_s)
+            self._drop(resources, reason, began_s)
 
     def _stop_later(self, resources: ResourceSet, began_s: float) -> ResourceSet:
         """Hand out no more records of partitions whose stop continues; return them."""
@@ -418,9 +420,8 @@ class GroupListener:
         else:
             done = self.stopping & stopped
         try:
-            self.committing.commit_last(done)
+            self._hand_on(done, StopReason.REVOKED, now_s(), None)
         finally:
-            self._drop(done, StopReason.REVOKED, now_s())
             self._complete(done, self._given_up)
 
     def _complete(self, resources: ResourceSet, membership: int) -> None:

@@ -19,7 +19,7 @@ from attrs import define, field
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from coopgroup.core.member.events import Offset
-from coopgroup.core.model import ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.records.fetching import Fetching, Origin
 from coopgroup.kafka.records.offset_lookup import EdgeOffset
@@ -93,10 +93,16 @@ def offsets_of_partitions(partitions: Iterable[TopicPartition]) -> tuple[Offset,
 
 @define(eq=False)
 class OffsetStore:
-    """The offsets to commit next."""
+    """The offsets to commit next.
+
+    Attributes:
+        automatic: whether a commit takes positions, or only stored offsets.
+        stored_only: owned partitions whose positions do not count.
+    """
 
     fetching: Fetching
     automatic: bool
+    stored_only: ResourceSet = field(default=EMPTY, init=False)
     _stored: dict[Partition, Offset] = field(factory=dict, init=False)
     _committed: dict[Partition, int] = field(factory=dict, init=False)
 
@@ -109,11 +115,12 @@ class OffsetStore:
         """Return the offsets of owned partitions that are not committed yet, ascending."""
         if not owned:
             return ()
+        by_hand = owned & self.stored_only if self.automatic else owned
+        known = {key: one for key, one in self._stored.copy().items() if key in by_hand}
         if self.automatic:
-            found = offsets_of_partitions(self.fetching.positions(to_partitions(owned)))
-            known = {(one.topic, one.partition): one for one in found}
-        else:
-            known = {key: one for key, one in self._stored.copy().items() if key in owned}
+            rest = to_partitions(owned - by_hand)
+            found = offsets_of_partitions(self.fetching.positions(rest))
+            known |= {(one.topic, one.partition): one for one in found}
         offsets = sorted((self._first(owned) | known).items())
         return tuple(one for _, one in offsets if self._is_due(one))
 
@@ -151,8 +158,9 @@ class OffsetStore:
         for one in offsets:
             self._committed[one.topic, one.partition] = one.offset
 
-    def forget(self, partitions: Iterable[Partition]) -> None:
+    def forget(self, partitions: ResourceSet) -> None:
         """Forget the offsets of partitions that change their owner."""
+        self.stored_only -= partitions
         for partition in partitions:
             self._stored.pop(partition, None)
             self._committed.pop(partition, None)

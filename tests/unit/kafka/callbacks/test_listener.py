@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
@@ -413,6 +414,18 @@ def test_give_up_while_something_stops_does_not_wait_for_it() -> None:
     stage.hold(BOTH)  # subscribed again
     stage.tell(RevokeResources(resources=ONE))
     assert answers[2:] == [True]
+
+
+def test_give_up_that_a_signal_interrupts_owns_nothing_that_was_put_off() -> None:
+    stage = holding()
+    stopping_later(stage, ONE, [])
+    stage.tell(RevokeResources(resources=ONE))
+    commit = Mock(side_effect=KeyboardInterrupt)
+    stage.driver.code, stage.driver.on_commit = None, commit
+    with pytest.raises(KeyboardInterrupt):
+        stage.listener.give_up()
+    assert stage.listener.owned == EMPTY
+    assert stage.stops() == [(ZERO, StopReason.CLOSED), (ONE, StopReason.CLOSED)]
 
 
 def test_revoke_later_elsewhere_is_refused() -> None:

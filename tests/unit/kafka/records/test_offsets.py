@@ -47,7 +47,18 @@ def test_due_when_automatic_are_positions_that_are_not_committed() -> None:
     offsets.mark_committed([Offset("t", 0, 10)])
     assert offsets.due(HELD) == (Offset("t", 1, 5, 4),)
     assert offsets.due(ResourceSet()) == ()
-    offsets.forget([("t", 0)])
+    offsets.forget(ResourceSet({"t": [0]}))
+    assert offsets.due(ResourceSet({"t": [0]})) == (Offset("t", 0, 10, 4),)
+
+
+def test_due_of_a_partition_that_still_stops_is_what_was_stored() -> None:
+    """Its position may pass records that processing has not handled."""
+    offsets, _ = store(automatic=True)
+    offsets.fetching.record_buffer.take(2)
+    offsets.store([Offset("t", 0, 2), Offset("t", 1, 3)])
+    offsets.stored_only = ResourceSet({"t": [0]})
+    assert offsets.due(HELD) == (Offset("t", 0, 2), Offset("t", 1, 5, 4))
+    offsets.forget(ResourceSet({"t": [0]}))
     assert offsets.due(ResourceSet({"t": [0]})) == (Offset("t", 0, 10, 4),)
 
 
@@ -58,7 +69,7 @@ def test_due_when_stored_by_hand_are_those() -> None:
     offsets.store([Offset("t", 1, 3), Offset("t", 0, 2), Offset("t", 7, 1), Offset("t", 1, 4)])
     assert offsets.due(HELD) == (Offset("t", 0, 2), Offset("t", 1, 4))
     offsets.fetching.end(ResourceSet({"t": [0]}))
-    offsets.forget([("t", 0)])
+    offsets.forget(ResourceSet({"t": [0]}))
     assert offsets.due(HELD) == (Offset("t", 1, 4),)
 
 
@@ -79,7 +90,7 @@ def test_due_is_where_an_idle_partition_began_until_something_is_committed(
     assert offsets.due(ResourceSet({"t": [1]})) == ()
     offsets.mark_committed([Offset("t", 0, 3)])  # by the application, which wants that
     assert offsets.due(HELD) == ()
-    offsets.forget([("t", 0)])
+    offsets.forget(ResourceSet({"t": [0]}))
     fetching.end(ResourceSet({"t": [0]}))
     assert offsets.due(HELD) == ()
 
