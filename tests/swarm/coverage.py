@@ -116,13 +116,7 @@ def covering() -> Iterator[set[str]]:
             return decide(table, **facts)
 
         def decided_each(table: Any, **facts: Any) -> Any:  # noqa: ANN401 - passed on
-            size = next(iter(facts.values())).size
-            open_cases = np.ones(size, dtype=np.bool_)
-            for place, row in enumerate(table.rows):
-                fits = open_cases & row.fits_each(facts) if row.when else open_cases
-                if fits.any():
-                    reached.add(f"{_NAMES[id(table)]}: {place}")
-                open_cases = open_cases & ~fits
+            reached.update(_rows_of_each(table, facts, reached))
             return decide_each(table, **facts)
 
         patch.setattr(Turn, "move", moved)
@@ -133,6 +127,20 @@ def covering() -> Iterator[set[str]]:
         patch.setattr(DecisionTable, "decide", decided)
         patch.setattr(DecisionTable, "decide_each", decided_each)
         yield reached
+
+
+def _rows_of_each(table: Any, facts: Any, known: set[str]) -> Iterator[str]:  # noqa: ANN401 - any table
+    """Yield the rows that decide some cases; none if all rows of the table are known."""
+    name, size = _NAMES[id(table)], next(iter(facts.values())).size
+    names = [f"{name}: {number}" for number in range(len(table.rows))]
+    if known.issuperset(names):
+        return
+    open_cases = np.ones(size, dtype=np.bool_)
+    for row, row_name in zip(table.rows, names, strict=True):
+        fits = open_cases & row.fits_each(facts) if row.when else open_cases
+        if fits.any():
+            yield row_name
+        open_cases = open_cases & ~fits
 
 
 def _kinds_of_claims(group: Any) -> Iterator[str]:  # noqa: ANN401 - a snapshot
