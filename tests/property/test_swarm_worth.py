@@ -2,8 +2,8 @@
 
 Here a broken core is played. The test prints a table: which checker found which bug after how many
 seeds. The first run for each bug is the run that found it last (`tests.support.worth` finds such
-runs again, with all 500 seeds and all histories of exhaustion). A few more seeds follow, so that a change of the core or of the
-draws does not immediately fail the test.
+runs again, with all 500 seeds and all histories of exhaustion). A few more seeds follow, so that a
+change of the core or of the draws does not immediately fail the test.
 """
 
 from collections.abc import Iterator
