@@ -2,10 +2,10 @@
 
     with covering() as reached:
         ...
-    missing(reached)    # by table
+    possible() - reached    # what is missing
 
-The safety rules are checked in every round. A plan that violates one is a failure of its run, so
-they need no count.
+The safety rules are checked in every round, and a plan that violates one is a failure of its run.
+A rule counts as reached if a plan had a case that the rule is about.
 """
 
 from __future__ import annotations
@@ -16,22 +16,61 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import numpy as np
 import pytest
 
-from coopgroup.core.leader import answer
+from coopgroup.core.leader import answer, decision
 from coopgroup.core.member import commits, machine, refusals
 from coopgroup.core.member.error_actions import RequestKind, action_for
 from coopgroup.core.member.events import Event
 from coopgroup.core.member.transitions import TRANSITIONS, MemberState
 from coopgroup.core.member.turn import Turn
 from coopgroup.core.policies import tables
+from coopgroup.core.policies.safety import violations
 from coopgroup.core.policies.tables import DecisionTable
 from tests.swarm.faults import codes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-TABLES: Final = ("CAUSES", "LOSS_ACTIONS", "MOVE_MODES", "RECEIVERS", "RESOURCE_ACTIONS")
+    from coopgroup.core.model import GroupSnapshot, RoundPlan
+
+TABLES: Final = (
+    "CAUSES",
+    "LOSS_ACTIONS",
+    "MOVE_MODES",
+    "RECEIVERS",
+    "RESOURCE_ACTIONS",
+    "LAG_STEPS",
+)
 CLAIMS: Final = ("alone", "of the newest generation", "stale", "tied", "without a subscription")
-_NAMES: Final = {id(getattr(tables, name)): name for name in (*TABLES, "LAG_STEPS")}
+_NAMES: Final = {id(getattr(tables, name)): name for name in TABLES}
+
+# Cases that the safety rules are about, in a group and its plan.
+SAFETY: Final[Mapping[str, Callable[[GroupSnapshot, RoundPlan], bool]]] = {
+    "a claim that its member must stop": lambda group, plan: bool(
+        (plan.assigned[group.claim_resources] != group.claim_members).any()
+    ),
+    "claims that cancel each other": lambda group, _: bool(group.contested.any()),
+    "a resource that does not exist": lambda group, _: not group.assignable.all(),
+    "a member without a subscription": lambda group, _: (
+        not all(
+            group.may_hold(np.full(len(group.resources), number, dtype=np.int32)).all()
+            for number in range(len(group.members))
+        )
+    ),
+    "an unreadable member": lambda group, _: not all(one.readable for one in group.members),
+    "a resource that is lost": lambda _, plan: bool(plan.lost.any()),
+    "a resource that is created": lambda _, plan: bool(plan.created.any()),
+    "a resource that waits": lambda _, plan: bool(plan.waiting.any()),
+    "a resource that waits for members": lambda _, plan: (
+        plan.waiting_for_members is not None and bool(plan.waiting_for_members.any())
+    ),
+    "a scheduled rejoin": lambda _, plan: plan.rejoin_in_ms is not None,
+    "an announced end of a loss": lambda _, plan: plan.loss_ends_in_ms is not None,
+    "a follow-up": lambda _, plan: plan.follow_up,
+    "a claim that is stopped once more": lambda _, plan: (
+        plan.stopping is not None and bool(plan.stopping.any())
+    ),
+    "a warm-up": lambda _, plan: plan.warmup_members.size > 0,
+}
 
 # Pairs of a state and an event that no run can have, with the reason.
 _ALL: Final = frozenset(MemberState)
@@ -72,7 +111,7 @@ def possible() -> set[str]:
         rows |= {_error(kind, code) for code in codes_of(kind, every=True)}
     for name in TABLES:
         rows |= {f"{name}: {number}" for number in range(len(getattr(tables, name).rows))}
-    rows |= {f"claim: {kind}" for kind in CLAIMS}
+    rows |= {f"claim: {kind}" for kind in CLAIMS} | {f"safety: {case}" for case in SAFETY}
     events = [event.__name__ for event in get_args(Event)]
     impossible = impossible_pairs()
     return rows | {pair(s, e) for s in MemberState for e in events} - impossible
@@ -110,19 +149,23 @@ def covering() -> Iterator[set[str]]:
             reached.update(f"claim: {kind}" for kind in _kinds_of_claims(group))
             return group
 
+        def checked(group: GroupSnapshot, plan: RoundPlan, **options: Any) -> Any:  # noqa: ANN401 - passed on
+            problems = violations(group, plan, **options)
+            names = {case: f"safety: {case}" for case in SAFETY}
+            reached.update(
+                name
+                for case, name in names.items()
+                if not problems and name not in reached and SAFETY[case](group, plan)
+            )
+            return problems
+
         def decided(table: Any, **facts: bool) -> Any:  # noqa: ANN401 - passed on
             place = next(n for n, row in enumerate(table.rows) if row.fits(facts))
             reached.add(f"{_NAMES[id(table)]}: {place}")
             return decide(table, **facts)
 
         def decided_each(table: Any, **facts: Any) -> Any:  # noqa: ANN401 - passed on
-            size = next(iter(facts.values())).size
-            open_cases = np.ones(size, dtype=np.bool_)
-            for place, row in enumerate(table.rows):
-                fits = open_cases & row.fits_each(facts) if row.when else open_cases
-                if fits.any():
-                    reached.add(f"{_NAMES[id(table)]}: {place}")
-                open_cases = open_cases & ~fits
+            reached.update(_rows_of_each(table, facts, reached))
             return decide_each(table, **facts)
 
         patch.setattr(Turn, "move", moved)
@@ -130,9 +173,24 @@ def covering() -> Iterator[set[str]]:
         patch.setattr(refusals, "action_for", acted)
         patch.setattr(commits, "action_for", acted)
         patch.setattr(answer, "resolve_claims", resolved)
+        patch.setattr(decision, "violations", checked)
         patch.setattr(DecisionTable, "decide", decided)
         patch.setattr(DecisionTable, "decide_each", decided_each)
         yield reached
+
+
+def _rows_of_each(table: Any, facts: Any, known: set[str]) -> Iterator[str]:  # noqa: ANN401 - any table
+    """Yield the rows that decide some cases; none if all rows of the table are known."""
+    name, size = _NAMES[id(table)], next(iter(facts.values())).size
+    names = [f"{name}: {number}" for number in range(len(table.rows))]
+    if known.issuperset(names):
+        return
+    open_cases = np.ones(size, dtype=np.bool_)
+    for row, row_name in zip(table.rows, names, strict=True):
+        fits = open_cases & row.fits_each(facts) if row.when else open_cases
+        if fits.any():
+            yield row_name
+        open_cases = open_cases & ~fits
 
 
 def _kinds_of_claims(group: Any) -> Iterator[str]:  # noqa: ANN401 - a snapshot

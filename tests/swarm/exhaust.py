@@ -9,6 +9,8 @@ before the fault costs little. For pairs, the messages after the first fault are
 
 from __future__ import annotations
 
+import gc
+from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -75,18 +77,38 @@ class Wanted:
 def exhaust(cell: Cell, *, pairs: bool = False, wanted: Wanted | None = None) -> Tally:
     """Play a history with all single faults, or with all pairs."""
     memo, tally = Memo(), Tally()
-    with memo.used():
+    with memo.used(), _collector_disabled():
         usual, batches = _singles(cell, Wanted() if wanted is None else wanted)
         memo.keeps = False
+        gc.freeze()
         for trials in batches:
             for trial in trials:
                 if pairs:
                     _play_pairs(cell, trial, usual, tally, Wanted() if wanted is None else wanted)
-                    memo.forget()
+                    _forget(memo)
                 else:
                     _play_one(trial, usual, tally)
-            memo.forget()
+            _forget(memo)
     return tally
+
+
+@contextmanager
+def _collector_disabled() -> Iterator[None]:
+    """Disable the cyclic garbage collector.
+
+    It would visit the objects of the memo again and again, and find nothing there.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.enable()
+
+
+def _forget(memo: Memo) -> None:
+    memo.forget()
+    gc.collect()  # a run ends in cycles: its processes and its world refer to each other
 
 
 def single_faults(cell: Cell) -> Iterator[tuple[SwarmRun, Usual]]:

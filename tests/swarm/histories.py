@@ -14,11 +14,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve as _evolve
-from attrs import frozen
+from attrs import field, frozen
 
 from coopgroup.simulator.scenario import LEADER, Choice, Identity
 from tests.swarm.chains import resize_of, start_of
 from tests.swarm.mixed import KIP_848, Client
+from tests.swarm.places import LastingPlaces, PassingLagAware
 from tests.swarm.runs import TOPICS, Act, ActKind, Faults, SwarmRun
 
 if TYPE_CHECKING:
@@ -41,6 +42,18 @@ POLICIES: Final[Mapping[str, Choice]] = {
         options={**_WAITS, "max_moves_per_round": 1, "move_interval_ms": 100},
     ),
     "warm": Choice(name="deferred", options={**_WAITS, "warmup": _WARMUP}),
+    "gathers": Choice(name="deferred", options={**_WAITS, "initial_delay_ms": 100}),
+    "balancing": Choice(
+        name="incremental",
+        options={
+            **_WAITS,
+            "max_moves_per_round": 2,
+            "move_interval_ms": 0,
+            "lag_check_interval_ms": 50,
+            "lag_imbalance_min": 5,
+            "lag_cooldown_ms": 200,
+        },
+    ),
 }
 """The policies of the cells, by name."""
 
@@ -54,13 +67,19 @@ class History:
     Attributes:
         acts: from `ACT_MS` on; the first has that time by itself.
         policies: names of those that it is played with.
+        identities: kinds of identity that it is played with.
         members: number of the first members; with 0 the group begins with the acts.
+        faults: fields of `Faults` that differ from those of the other histories.
+        assignor: as of a run.
         theirs: as of a run.
     """
 
     acts: tuple[Act, ...]
     policies: tuple[str, ...] = _PLAIN
+    identities: tuple[Identity, ...] = tuple(Identity)
     members: int = 3
+    faults: Mapping[str, Any] = field(factory=dict)
+    assignor: str = "sticky"
     theirs: str = ""
 
 
@@ -71,6 +90,12 @@ def _of(kind: ActKind, process: str = "p2", **values: Any) -> Act:  # noqa: ANN4
 _SOON_MS: Final = 50
 _LATE_MS: Final = 800  # after the session
 _T: Final = ("T",)
+_SLOW_STOPS: Final = {"slow": 1.0, "slow_ms_max": 400}
+
+
+def _path_of(assignor: type) -> str:
+    return f"{assignor.__module__}:{assignor.__name__}"
+
 
 HISTORIES: Final[Mapping[str, History]] = {
     "forms": History(acts=tuple(start_of(f"p{n}", _T, after_ms=5) for n in (1, 2, 3)), members=0),
@@ -95,6 +120,79 @@ HISTORIES: Final[Mapping[str, History]] = {
     "declines": History(acts=(_of(ActKind.DECLINE, topics=_T, number=3, for_ms=300),)),
     "warms up": History(acts=(start_of("p4", _T),), policies=("warm",)),
     "hands over": History(acts=(_of(ActKind.HAND_OVER),), policies=("warm",)),
+    "gathers": History(
+        acts=tuple(start_of(f"p{n}", _T, after_ms=5) for n in (1, 2, 3)),
+        policies=("gathers",),
+        members=0,
+    ),
+    "balances": History(acts=(start_of("p4", _T),), policies=("balancing",), assignor="lag-aware"),
+    "has places": History(
+        acts=(start_of("p4", _T),), policies=("deferred",), assignor=_path_of(LastingPlaces)
+    ),
+    "stops slowly": History(
+        acts=(_of(ActKind.SUBSCRIBE, topics=("U",)),), policies=("simple",), faults=_SLOW_STOPS
+    ),
+    "stalls while it stops": History(
+        acts=(
+            _of(ActKind.SUBSCRIBE, topics=("U",)),
+            _of(ActKind.STALL, after_ms=240),
+        ),
+        policies=("simple",),
+        faults=_SLOW_STOPS,
+    ),
+    "joins slowly": History(acts=(start_of("p4", _T),), policies=("simple",), faults=_SLOW_STOPS),
+    "decides slowly": History(
+        acts=(start_of("p4", _T),), policies=("simple",), faults={"lead_ms_max": 400}
+    ),
+    "changes its mind": History(
+        acts=(
+            start_of("p4", _T),
+            *(
+                _of(kind, LEADER, topics=topics, number=number, after_ms=40)
+                for number in range(6)
+                for kind, topics in (
+                    (ActKind.SUBSCRIBE, (_T, TOPICS)[number % 2]),
+                    (ActKind.DECLINE, ("U",)),
+                )
+            ),
+        ),
+        policies=("simple",),
+        faults={"lead_ms_max": 400, **_SLOW_STOPS},
+    ),
+    "newcomer declines": History(
+        acts=(start_of("p4", _T), _of(ActKind.DECLINE, "p4", topics=_T, number=8, after_ms=2)),
+        policies=("simple",),
+        assignor="range",  # its target does not follow the declines
+    ),
+    "newcomer hesitates": History(
+        acts=(
+            start_of("p4", _T),
+            _of(ActKind.DECLINE, "p4", topics=_T, number=8, for_ms=100, after_ms=125),
+        ),
+        policies=("incremental",),
+        assignor=_path_of(PassingLagAware),
+    ),
+    "unreadable": History(
+        acts=(_of(ActKind.GARBLE), start_of("p4", _T)), identities=(Identity.NONE,)
+    ),
+    "equal claims": History(
+        acts=(_of(ActKind.FORGE, "p3", number=0), _of(ActKind.CLOSE, LEADER)),
+        identities=(Identity.NONE,),
+    ),
+    "old claims": History(
+        acts=(_of(ActKind.FORGE, "p3", number=1), _of(ActKind.CLOSE, LEADER)),
+        identities=(Identity.NONE,),
+    ),
+    "repeats a generation": History(
+        # The members have joined when the group coordinator moves, and no log has their round.
+        acts=(
+            resize_of("T", 10),
+            _of(ActKind.FORGE, "p3", after_ms=196),
+            _of(ActKind.MOVE, "", number=2),
+            _of(ActKind.CRASH, LEADER),
+        ),
+        identities=(Identity.NONE,),
+    ),
     "kip-848": History(
         acts=(
             Act(kind=ActKind.START, process="k1", topics=_T, client=Client.OTHER),
@@ -130,9 +228,13 @@ class Cell:
         return SwarmRun(
             seed=1,
             policy=POLICIES[self.policy],
-            faults=Faults(
-                restore_ms_max=_RESTORE_MS if self.policy == "warm" else 10,
-                commit_interval_ms=_COMMIT_MS,
+            assignor=history.assignor,
+            faults=_evolve(
+                Faults(
+                    restore_ms_max=_RESTORE_MS if self.policy == "warm" else 10,
+                    commit_interval_ms=_COMMIT_MS,
+                ),
+                **history.faults,
             ),
             acts=tuple(
                 _evolve(act, identity=identity)
@@ -153,7 +255,7 @@ class Cell:
 CELLS: Final = tuple(
     Cell(name, identity.value, policy)
     for name, history in HISTORIES.items()
-    for identity in Identity
+    for identity in history.identities
     for policy in history.policies
 )
 """Every history with every kind of identity and every policy that it is for."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from attrs import field, frozen
 
-from coopgroup.assignors import PlacementAssignor, StickyAssignor
+from coopgroup.assignors import LagAwareAssignor, PlacementAssignor, StickyAssignor
 from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.assignors.declining import Passing
 from coopgroup.core.model import EMPTY, ResourceSet
@@ -80,6 +80,13 @@ class PassingSticky(Passing):
     def name(self) -> str:
         """Another name: declined resources make counts uneven."""
         return "passing-sticky"
+
+
+@frozen
+class PassingLagAware(PassingSticky):
+    """The same with targets that follow the lags, so its answers contradict each other."""
+
+    chosen: Assignor = field(factory=LagAwareAssignor)
 
 
 def _fits(traits: Traits, index: int) -> bool:
@@ -193,7 +200,7 @@ def left_out(run: SwarmRun, simulation: Simulation) -> Iterator[Violation]:
 
 
 def _is_placed(run: SwarmRun) -> bool:
-    return not run.assignor.endswith(PassingSticky.__name__)
+    return "Passing" not in run.assignor
 
 
 def _may_run(run: SwarmRun, process: str, resource: Resource) -> bool:

@@ -21,7 +21,8 @@ A loss counts if the member had begun to work. A join can wait longer than a ses
 must then prove itself by a heartbeat. If that fails, it lets go what it has just been assigned, and
 gets it back without a round.
 
-Pairs of faults, and groups with members of KIP-848, are judged by the other checkers alone.
+Pairs of faults, and groups with members of KIP-848, are judged by the other checkers alone. So are
+the moves of groups whose assignor reads lags.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, frozen
 
+from coopgroup.core.assignors.registry import create_assignor
 from coopgroup.core.member.error_actions import Action, RequestKind, action_for
 from coopgroup.simulator.world import Violation
 from coopgroup.simulator.world.network import Mishap
@@ -211,6 +213,8 @@ class _Judge:
                 yield f"{process} loses its membership {count} times"
 
     def _moves(self) -> Iterator[str]:
+        if create_assignor(self.run.assignor).needs_lags:
+            return  # a fault changes the lags, and with them the target
         fault = self.fault
         returns = ends_a_membership(fault) or (fault.kind in _OF_PROCESS and fault.for_ms > 0)
         more = int(self._changes) + int(returns) + self._coming
