@@ -400,6 +400,7 @@ class ConsumerGroup:
         del self.seats[seat.member_id]
         self.target[member_id] = self.target.pop(seat.member_id, EMPTY)
         seat.member_id = member_id
+        self.seats[member_id] = seat
 
     def _checked(
         self, member_id: str, instance_id: str | None, epoch: int | None
