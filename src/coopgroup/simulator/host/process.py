@@ -470,6 +470,9 @@ class Process:
         else:
             ids = self.brokers.ids
             names = {ids[name]: name for name in effect.topics if name in ids}
+            share = self.run_settings.no_metadata
+            if share and self.world.dice("names").random() < share:
+                names = {}
             answered = attrs.evolve(answered, topic_names=names)
         if not span.high:
             self.give(answered)
