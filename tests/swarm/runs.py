@@ -246,7 +246,7 @@ class SwarmRun:
         acts: events in order; then all faults end.
         healed_after_ms: time from the last act until all faults end.
         theirs: protocols of other clients in the group, joined by commas (`mixed`); or `HOSTILE`;
-            or `NAMED`, `POLLED` or `LOOPED`.
+            or `NAMED`, `POLLED`, `LOOPED` or `CONSUMER`.
     """
 
     seed: int

@@ -70,6 +70,21 @@ class CountPartitions:
 
 
 @frozen(kw_only=True)
+class NameTopics:
+    """Look up the ids of topics, and give `answered` again with `topic_names`.
+
+    The assignment, and the next heartbeat, wait for it. So the look-up must be bounded in time.
+
+    Attributes:
+        topics: names, ascending.
+        answered: answer with topic ids that the member does not know.
+    """
+
+    topics: tuple[str, ...]
+    answered: Answered
+
+
+@frozen(kw_only=True)
 class DecideRound:
     """Decide the round that this member leads, outside the loop, then give `RoundDecided`.
 
@@ -217,6 +232,7 @@ Effect: TypeAlias = (
     Send
     | CancelJoin
     | CountPartitions
+    | NameTopics
     | DecideRound
     | GrantResources
     | RevokeResources

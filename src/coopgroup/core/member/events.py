@@ -198,11 +198,14 @@ class Answered:
         answer: the coordinator's answer.
         partition_counts: numbers of partitions by topic, if this is the outcome of
             `CountPartitions`; a topic whose number is unknown is missing. None in all other cases.
+        topic_names: names of topics by id, if this is the outcome of `NameTopics`; a topic that was
+            not found is missing. None in all other cases.
     """
 
     request_id: int
     answer: Answer
     partition_counts: Mapping[str, int] | None = field(default=None, hash=False)
+    topic_names: Mapping[str, str] | None = field(default=None, hash=False)
 
 
 @frozen(kw_only=True)

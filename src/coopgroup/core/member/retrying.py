@@ -42,6 +42,26 @@ _FAILURES_OF_A_ROUND: Final = _FAILURES | {Action.LOSE, Action.LOSE_ID}
 _OPEN: Final = frozenset({Action.REJOIN, Action.TAKE_ID, Action.AFTER_SYNC})
 
 
+def take_outstanding(
+    turn: Turn, event: Answered | RequestFailed
+) -> tuple[RequestKind, Outstanding] | None:
+    """Return the request that an outcome belongs to, and count it as on its way no longer.
+
+    Returns:
+        The request; None if the member gave it up before its answer came.
+    """
+    outstanding = turn.member.outstanding
+    found = [pair for pair in outstanding.items() if pair[1].request_id == event.request_id]
+    if not found:
+        return None
+    kind, sent = found[0]
+    turn.set(outstanding={other: one for other, one in outstanding.items() if other is not kind})
+    note_outcome(turn, kind, sent, event)
+    if not isinstance(event, RequestFailed) and kind is not RequestKind.FIND_COORDINATOR:
+        turn.set(heard_at_ms=turn.now_ms)  # any broker answers a look-up
+    return kind, sent
+
+
 def note_outcome(
     turn: Turn, kind: RequestKind, sent: Outstanding, event: Answered | RequestFailed
 ) -> None:

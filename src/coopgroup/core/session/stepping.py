@@ -29,6 +29,7 @@ from coopgroup.core.member.effects import (
     GrantResources,
     KeepIdentity,
     LoseResources,
+    NameTopics,
     Report,
     RevokeResources,
     RingBell,
@@ -78,6 +79,7 @@ SessionEffect: TypeAlias = (
     Send
     | CancelJoin
     | CountPartitions
+    | NameTopics
     | DecideRound
     | CheckLags
     | LookOver

@@ -47,6 +47,7 @@ from coopgroup.core.member.effects import (
     KeepIdentity,
     Lane,
     LoseResources,
+    NameTopics,
     Report,
     RevokeResources,
     RingBell,
@@ -519,7 +520,7 @@ class GroupDriver:
                 self._ask(effect.lane, effect.request, hear, node, timeout_ms)
             case CancelJoin():
                 self.transport.close_lane(Lane.JOIN)
-            case DecideRound() | CheckLags() | LookOver() | CountPartitions():
+            case DecideRound() | CheckLags() | LookOver() | CountPartitions() | NameTopics():
                 self._look_up(effect)
             case (
                 GrantResources()
@@ -545,10 +546,12 @@ class GroupDriver:
                     generation=own.generation,
                 )
 
-    def _look_up(self, effect: DecideRound | CheckLags | LookOver | CountPartitions) -> None:
+    def _look_up(
+        self, effect: DecideRound | CheckLags | LookOver | CountPartitions | NameTopics
+    ) -> None:
         match effect:
-            case CountPartitions():
-                self._count(effect)
+            case CountPartitions() | NameTopics():
+                self._find_topics(effect)
             case DecideRound():
                 self.leader.start(effect)
             case CheckLags():
@@ -568,15 +571,20 @@ class GroupDriver:
         else:
             self.slot.keep(identity)
 
-    def _count(self, effect: CountPartitions) -> None:
+    def _find_topics(self, effect: CountPartitions | NameTopics) -> None:
         def on_answer(outcome: Mapping[str, FoundTopic] | TransportFailure) -> None:
             found = {} if isinstance(outcome, TransportFailure) else outcome
-            counts = {
-                name: one.partition_count
-                for name, one in found.items()
-                if one.error_code in _COUNTED_CODES
-            }
-            self.post(attrs.evolve(effect.answered, partition_counts=counts))
+            if isinstance(effect, CountPartitions):
+                counts = {
+                    name: one.partition_count
+                    for name, one in found.items()
+                    if one.error_code in _COUNTED_CODES
+                }
+                answered = attrs.evolve(effect.answered, partition_counts=counts)
+            else:
+                names = {str(one.topic_id): name for name, one in found.items() if one.topic_id}
+                answered = attrs.evolve(effect.answered, topic_names=names)
+            self.post(answered)
 
         lane, request, node = Lane.COMMIT, FindTopics(names=effect.topics), self.member.coordinator
         self._ask(lane, request, on_answer, node, self.settings.member.request_timeout_ms)

@@ -26,6 +26,7 @@ from coopgroup.core.member.effects import (
     KeepIdentity,
     Lane,
     LoseResources,
+    NameTopics,
     Report,
     RevokeResources,
     RingBell,
@@ -159,6 +160,11 @@ class Process:
     def state(self) -> MemberState:
         """State of its member."""
         return self.session.member.state
+
+    @property
+    def owned(self) -> ResourceSet:
+        """Resources that its member owns."""
+        return self.session.member.owned
 
     @property
     def leads(self) -> bool:
@@ -353,8 +359,8 @@ class Process:
                 self._look_over(effect)
             case KeepIdentity():
                 self._keep(effect.identity)
-            case CountPartitions():
-                self._count(effect)
+            case CountPartitions() | NameTopics():
+                self._look_up(effect)
             case _:
                 self._tell_application(effect)
 
@@ -454,11 +460,20 @@ class Process:
         seen = self.seen or SeenTopics()
         self.on_keep(PastLife(identity=identity, seen=seen, next_round_in_ms=in_ms))
 
-    def _count(self, effect: CountPartitions) -> None:
-        """Duty 4: look up the numbers of partitions now, and deliver them a while later."""
-        existing, span = self.brokers.existing(), self.run_settings.count_ms
-        counts = {name: len(existing.indices(name)) for name in effect.topics}
-        answered = attrs.evolve(effect.answered, partition_counts=counts)
+    def _look_up(self, effect: CountPartitions | NameTopics) -> None:
+        """Duty 4: look up topics now, and deliver what is asked a while later."""
+        answered, span = effect.answered, self.run_settings.count_ms
+        if isinstance(effect, CountPartitions):
+            existing = self.brokers.existing()
+            counts = {name: len(existing.indices(name)) for name in effect.topics}
+            answered = attrs.evolve(answered, partition_counts=counts)
+        else:
+            ids = self.brokers.ids
+            names = {ids[name]: name for name in effect.topics if name in ids}
+            share = self.run_settings.no_metadata
+            if share and self.world.dice("names").random() < share:
+                names = {}
+            answered = attrs.evolve(answered, topic_names=names)
         if not span.high:
             self.give(answered)
             return
