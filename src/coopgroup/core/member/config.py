@@ -102,6 +102,18 @@ class MemberConfig:
     has_bell: bool = False
     index_min: int = 0
 
+    def require_leader(self, what: str) -> None:
+        """Refuse what only a leader can do, if the broker assigns.
+
+        Raises:
+            ConfigurationError: the member speaks KIP-848.
+        """
+        if self.protocol is GroupProtocol.CONSUMER:
+            expected = (
+                f"{GroupProtocol.CLASSIC.value}: {what} needs a leader, and the broker assigns"
+            )
+            raise ConfigurationError("group.protocol", self.protocol.value, expected)
+
     @property
     def shares_partitions(self) -> bool:
         """Return whether the group shares partitions, and not other resources."""

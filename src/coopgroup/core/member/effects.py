@@ -84,6 +84,14 @@ class NameTopics:
     answered: Answered
 
 
+@frozen
+class FindSessionTimeout:
+    """Ask for the group's session timeout, which KIP-848 does not tell; give `SessionTimeoutFound`.
+
+    No answer is needed: the member then goes on with the timeout that it knows.
+    """
+
+
 @frozen(kw_only=True)
 class DecideRound:
     """Decide the round that this member leads, outside the loop, then give `RoundDecided`.
@@ -233,6 +241,7 @@ Effect: TypeAlias = (
     | CancelJoin
     | CountPartitions
     | NameTopics
+    | FindSessionTimeout
     | DecideRound
     | GrantResources
     | RevokeResources

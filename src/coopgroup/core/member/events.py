@@ -233,6 +233,17 @@ class BellRang:
     """Another member of the group says that a round has begun. It may be wrong, or late."""
 
 
+@frozen(kw_only=True)
+class SessionTimeoutFound:
+    """The outcome of `FindSessionTimeout`.
+
+    Attributes:
+        session_timeout_ms: the group's session timeout now.
+    """
+
+    session_timeout_ms: int
+
+
 Event: TypeAlias = (
     SubscriptionChanged
     | CatalogueSeen
@@ -251,4 +262,5 @@ Event: TypeAlias = (
     | RequestFailed
     | Woken
     | BellRang
+    | SessionTimeoutFound
 )

@@ -25,6 +25,7 @@ from coopgroup.core.member.effects import (
     CancelWarmups,
     CountPartitions,
     FailMember,
+    FindSessionTimeout,
     FinishCommit,
     GrantResources,
     KeepIdentity,
@@ -80,6 +81,7 @@ SessionEffect: TypeAlias = (
     | CancelJoin
     | CountPartitions
     | NameTopics
+    | FindSessionTimeout
     | DecideRound
     | CheckLags
     | LookOver

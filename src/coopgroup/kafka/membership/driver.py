@@ -42,6 +42,7 @@ from coopgroup.core.member.effects import (
     CancelWarmups,
     CountPartitions,
     FailMember,
+    FindSessionTimeout,
     FinishCommit,
     GrantResources,
     KeepIdentity,
@@ -53,12 +54,14 @@ from coopgroup.core.member.effects import (
     RingBell,
     Send,
 )
+from coopgroup.core.member.error_actions import error_name
 from coopgroup.core.member.events import (
     ApplicationStalled,
     BellRang,
     CommitRequested,
     LeaveRequested,
     Offset,
+    SessionTimeoutFound,
     Woken,
 )
 from coopgroup.core.member.transitions import AT_WORK
@@ -107,8 +110,9 @@ from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
-from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
+from coopgroup.kafka.rpc.questions import FindGroupTimeouts, FindTopics, FoundTopic, GroupTimeouts
 from coopgroup.kafka.rpc.transport import GroupTransport, load_connections
+from coopgroup.kafka.trouble import Trouble
 from coopgroup.telemetry import ClaimRefused, MemberReported, Record
 from coopgroup.worker import Worker, require_threads
 
@@ -238,6 +242,7 @@ class GroupDriver:
     _events: GroupEvents = field(factory=GroupEvents, init=False)
     _worker: Worker = field(init=False)
     commits: PendingCommits = field(init=False)
+    _timeout_trouble: Trouble = field(init=False)
     # Reentrant, because a signal handler may close the consumer while its thread holds the lock.
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
     _stopped: bool = field(default=False, init=False)
@@ -265,6 +270,9 @@ class GroupDriver:
             timeout_ms = self.settings.member.request_timeout_ms
             self.sink.open_topic(self.settings.telemetry_topic, self.transport, timeout_ms)
         self.commits = PendingCommits(self.sink.warn_of)
+        self._timeout_trouble = Trouble(
+            self.sink.warn, "session_timeout_unknown", "session_timeout_known"
+        )
         self.leader = RoundLeader(
             assignor=assignor,
             policy=policy,
@@ -520,7 +528,14 @@ class GroupDriver:
                 self._ask(effect.lane, effect.request, hear, node, timeout_ms)
             case CancelJoin():
                 self.transport.close_lane(Lane.JOIN)
-            case DecideRound() | CheckLags() | LookOver() | CountPartitions() | NameTopics():
+            case (
+                DecideRound()
+                | CheckLags()
+                | LookOver()
+                | CountPartitions()
+                | NameTopics()
+                | FindSessionTimeout()
+            ):
                 self._look_up(effect)
             case (
                 GrantResources()
@@ -547,11 +562,19 @@ class GroupDriver:
                 )
 
     def _look_up(
-        self, effect: DecideRound | CheckLags | LookOver | CountPartitions | NameTopics
+        self,
+        effect: DecideRound
+        | CheckLags
+        | LookOver
+        | CountPartitions
+        | NameTopics
+        | FindSessionTimeout,
     ) -> None:
         match effect:
             case CountPartitions() | NameTopics():
                 self._find_topics(effect)
+            case FindSessionTimeout():
+                self._find_session_timeout()
             case DecideRound():
                 self.leader.start(effect)
             case CheckLags():
@@ -589,13 +612,31 @@ class GroupDriver:
         lane, request, node = Lane.COMMIT, FindTopics(names=effect.topics), self.member.coordinator
         self._ask(lane, request, on_answer, node, self.settings.member.request_timeout_ms)
 
+    def _find_session_timeout(self) -> None:
+        def on_answer(outcome: GroupTimeouts | TransportFailure) -> None:
+            known_ms = self.member.config.session_timeout_ms
+            if isinstance(outcome, TransportFailure):
+                self._timeout_trouble.fail(error=outcome.message, assumed_ms=known_ms)
+            elif outcome.session_ms is None:
+                error = error_name(outcome.error_code)
+                self._timeout_trouble.fail(at_once=True, error=error, assumed_ms=known_ms)
+            else:
+                self._timeout_trouble.succeed(session_ms=outcome.session_ms)
+                if outcome.session_ms != known_ms:
+                    self.late.session_timeout_ms = outcome.session_ms
+                    self.post(SessionTimeoutFound(session_timeout_ms=outcome.session_ms))
+
+        request = FindGroupTimeouts(group_id=self.settings.member.group_id)
+        timeout_ms = self.settings.member.request_timeout_ms
+        self._ask(Lane.COMMIT, request, on_answer, self.member.coordinator, timeout_ms)
+
     def _hear(self, request_id: int, outcome: Answer | TransportFailure) -> None:
         self.post(outcome_event(request_id, outcome))
 
     def _ask(
         self,
         lane: Lane,
-        request: GroupRequest | FindTopics,
+        request: GroupRequest | FindTopics | FindGroupTimeouts,
         on_answer: Callable[[Any], None],
         node: Coordinator | None,
         timeout_ms: int,

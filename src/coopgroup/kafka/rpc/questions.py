@@ -235,8 +235,8 @@ class GroupTimeouts:
     """The answer: the settings of a consumer group, or the reason why they are missing.
 
     Attributes:
-        session_ms: time without a heartbeat after which the coordinator removes a member of KIP-848,
-            in ms; None if unknown.
+        session_ms: time without a heartbeat after which the coordinator removes a member of
+            KIP-848, in ms; None if unknown.
         assignment_interval_ms: minimum time between two target assignments (KIP-1263), in ms; None
             before Kafka 4.3, which added the setting.
     """

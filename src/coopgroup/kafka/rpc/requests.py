@@ -224,9 +224,10 @@ def _build_commit(request: OffsetCommitRequest) -> WireMessage:
 
 
 def _build_beat(request: ConsumerBeatRequest) -> WireMessage:
-    partitions = ConsumerGroupHeartbeatRequest.TopicPartitions
+    message: WireMessage = ConsumerGroupHeartbeatRequest
+    partitions = message.TopicPartitions
     topics, timeout_ms, owned = request.topics, request.rebalance_timeout_ms, request.owned
-    return ConsumerGroupHeartbeatRequest(
+    return message(
         group_id=request.group_id,
         member_id=request.member_id,
         member_epoch=request.epoch,
@@ -344,7 +345,10 @@ def _read_beat(response: WireMessage) -> ConsumerBeatAnswer:
         assigned=None
         if assignment is None
         else tuple(
-            sorted((str(one.topic_id), tuple(one.partitions)) for one in assignment.topic_partitions)
+            sorted(
+                (str(one.topic_id), tuple(sorted(one.partitions)))
+                for one in assignment.topic_partitions
+            )
         ),
     )
 

@@ -21,6 +21,7 @@ from coopgroup.core.member.effects import (
     CancelWarmups,
     CountPartitions,
     FailMember,
+    FindSessionTimeout,
     FinishCommit,
     GrantResources,
     KeepIdentity,
@@ -359,7 +360,7 @@ class Process:
                 self._look_over(effect)
             case KeepIdentity():
                 self._keep(effect.identity)
-            case CountPartitions() | NameTopics():
+            case CountPartitions() | NameTopics() | FindSessionTimeout():
                 self._look_up(effect)
             case _:
                 self._tell_application(effect)
@@ -460,8 +461,10 @@ class Process:
         seen = self.seen or SeenTopics()
         self.on_keep(PastLife(identity=identity, seen=seen, next_round_in_ms=in_ms))
 
-    def _look_up(self, effect: CountPartitions | NameTopics) -> None:
+    def _look_up(self, effect: CountPartitions | NameTopics | FindSessionTimeout) -> None:
         """Duty 4: look up topics now, and deliver what is asked a while later."""
+        if isinstance(effect, FindSessionTimeout):
+            return  # a member here knows the timeout of the coordinator from its scenario
         answered, span = effect.answered, self.run_settings.count_ms
         if isinstance(effect, CountPartitions):
             existing = self.brokers.existing()

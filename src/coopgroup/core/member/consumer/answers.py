@@ -22,6 +22,7 @@ from coopgroup.core.member.commit_answers import take_commit_outcome
 from coopgroup.core.member.consumer.beat import beat_now, set_beat
 from coopgroup.core.member.consumer.bell import ring_after_answer, ring_after_leave
 from coopgroup.core.member.effects import (
+    FindSessionTimeout,
     GrantResources,
     KeepIdentity,
     KeptIdentity,
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from coopgroup.core.member.turn import Turn
     from coopgroup.core.model.group_api import TopicPartitions
 
+# A timeout that is set later counts from the next question. Until then a lease may be too long.
+_TIMEOUT_AGE_MS: Final = 300_000
 CONSUMER: Final = "consumer"
 """Stands in a stored identity where a classic member has the protocol of its group."""
 
@@ -127,6 +130,7 @@ def _beaten(turn: Turn, sent: Outstanding, event: Answered, answer: ConsumerBeat
         last_join=LastJoin(topics=beat.sending.topics, sent_at_ms=sent.sent_at_ms),
     )
     turn.end_back_off()
+    _keep_timeout_fresh(turn, answer)
     if is_new:  # commits that were refused for the last epoch need not wait any longer
         turn.set(commits=replaced(member.commits, back_off=NO_BACK_OFF))
     set_beat(
@@ -148,6 +152,14 @@ def _beaten(turn: Turn, sent: Outstanding, event: Answered, answer: ConsumerBeat
     ring_after_answer(
         turn, is_first=is_first, gains=bool(news.gained), is_news=is_new or news.changes
     )
+
+
+def _keep_timeout_fresh(turn: Turn, answer: ConsumerBeatAnswer) -> None:
+    """Ask for the session timeout at the join, and again when it may have changed."""
+    beat = turn.member.beat
+    if turn.now_ms >= beat.timeout_due_ms or answer.interval_ms != beat.interval_ms:
+        set_beat(turn, timeout_due_ms=turn.now_ms + _TIMEOUT_AGE_MS)
+        turn.emit(FindSessionTimeout())
 
 
 @frozen(kw_only=True)

@@ -42,6 +42,7 @@ class Beat:
 
     Attributes:
         interval_ms: the broker's heartbeat interval, from its last answer.
+        timeout_due_ms: when to ask for the session timeout again.
         told: what the coordinator knows; None if the last heartbeat got no answer. A full heartbeat
             follows then, and whenever something has changed.
         sending: the content of the heartbeat on its way, full or not.
@@ -59,6 +60,7 @@ class Beat:
     """
 
     interval_ms: int = 5_000
+    timeout_due_ms: int = 0
     told: Told | None = None
     sending: Told = attrs.field(factory=Told)
     is_rung: bool = False

@@ -35,6 +35,7 @@ from coopgroup.core.member.events import (
     RejoinRequested,
     RequestFailed,
     RevocationCompleted,
+    SessionTimeoutFound,
     SubscriptionChanged,
 )
 from coopgroup.core.member.member import Member, lease_is_over
@@ -87,8 +88,8 @@ def _take(turn: Turn, event: Event) -> None:
     match event:
         case Answered() | RequestFailed():
             take_outcome(turn, event)
-        case BellRang():
-            heed_ring(turn)
+        case BellRang() | SessionTimeoutFound():
+            _hear(turn, event)
         case SubscriptionChanged():
             _subscribe(turn, event)
         case LeaveRequested():
@@ -152,6 +153,19 @@ def _request_commit(turn: Turn, event: CommitRequested) -> None:
         return
     codes = codes_of(event.offsets, ErrorCode.UNKNOWN_MEMBER_ID)
     turn.finish_commits([(event.commit_id, codes)])
+
+
+def _hear(turn: Turn, event: BellRang | SessionTimeoutFound) -> None:
+    """Heed a ring, or use the group's session timeout; a shorter one also shortens the lease."""
+    if isinstance(event, BellRang):
+        heed_ring(turn)
+        return
+    config, lease, timeout_ms = turn.member.config, turn.member.lease, event.session_timeout_ms
+    shorter_ms = max(0, config.session_timeout_ms - timeout_ms)
+    turn.set(
+        config=attrs.evolve(config, session_timeout_ms=timeout_ms),
+        lease=attrs.evolve(lease, until_ms=lease.until_ms - shorter_ms),
+    )
 
 
 # --- the meaning of time ---------------------------------------------------------------------
