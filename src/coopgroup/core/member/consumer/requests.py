@@ -189,8 +189,8 @@ def _prepare_join(turn: Turn) -> None:
     turn.set(beat=member.beat.fresh())
     if not member.member_id:
         number = member.beat.memberships
-        process_id = member.config.process_id
-        turn.set(member_id=f"{process_id}-{number}" if number else process_id)
+        unique_id = member.config.unique_id
+        turn.set(member_id=f"{unique_id}-{number}" if number else unique_id)
         set_beat(turn, memberships=number + 1)
 
 
