@@ -83,7 +83,8 @@ def test_our_reader_takes_what_kio_writes(assignment: Any, assigned: Any) -> Non
             assignment=given,
         ),
     )
-    response: Any = ConsumerGroupHeartbeatResponse.decode(written.getvalue(), version=VERSION)
+    kind: Any = ConsumerGroupHeartbeatResponse
+    response = kind.decode(written.getvalue(), version=VERSION)
     assert read_answer(FULL, response) == ConsumerBeatAnswer(
         error_code=113, error_message="why", epoch=8, interval_ms=5_000, assigned=assigned
     )

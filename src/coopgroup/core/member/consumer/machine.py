@@ -18,8 +18,8 @@ import attrs
 
 from coopgroup.core.member.commits import codes_of, enqueue
 from coopgroup.core.member.consumer.answers import CONSUMER, lose, take_outcome
-from coopgroup.core.member.consumer.beat import beat_now, set_beat
 from coopgroup.core.member.consumer.bell import heed_ring, ring_if_due
+from coopgroup.core.member.consumer.next_beat import beat_now, set_beat
 from coopgroup.core.member.consumer.requests import send_what_is_due
 from coopgroup.core.member.consumer.transitions import MOVES
 from coopgroup.core.member.effects import STALLED

@@ -17,8 +17,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from coopgroup.core.member.commits import take_batch
-from coopgroup.core.member.consumer.beat import Told, set_beat
+from coopgroup.core.member.consumer.beat import Told
 from coopgroup.core.member.consumer.bell import count_heeded
+from coopgroup.core.member.consumer.next_beat import set_beat
 from coopgroup.core.member.effects import Lane, Send
 from coopgroup.core.member.error_actions import RequestKind
 from coopgroup.core.member.member import Outstanding
