@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from coopgroup.core.member.turn import Turn
     from coopgroup.core.model.group_api import TopicPartitions
 
+_FENCES: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+
 CONSUMER: Final = "consumer"
 """Stands in a stored identity where a classic member has the protocol of its group."""
 
@@ -324,22 +326,23 @@ def _act_on_error(turn: Turn, kind: RequestKind, code: int, message: str) -> Non
     action, cause = action_for(kind, code), f"{kind.value} answered {error_name(code)}"
     record = RequestRefused(request=kind.value, error=error_name(code), action=action.value)
     turn.emit(Report(record=record))
-    if action is Action.SEEK or (action is Action.RETRY and not _is_in_vain(turn, code)):
+    if action in {Action.SEEK, Action.RETRY} or _is_converted_soon(turn, code):
         _try_again(turn, action)
-    elif action is Action.LOSE_ID:
+    elif action is Action.LOSE_ID and (member.in_generation or code in _FENCES):
         _be_fenced(turn, code, cause)
     else:
         turn.fail(code, f"{cause}: {message}" if message else cause)
 
 
-def _is_in_vain(turn: Turn, code: int) -> bool:
-    """Return whether a classic group has refused the conversion for too long."""
+def _is_converted_soon(turn: Turn, code: int) -> bool:
+    """Return whether a join may find that a classic group is converted after all."""
     member = turn.member
     failing = member.retries.get(RequestKind.CONSUMER_BEAT)
     return (
         code == ErrorCode.GROUP_ID_NOT_FOUND
+        and not member.in_generation
         and failing is not None
-        and turn.now_ms >= failing.since_ms + member.config.rebalance_timeout_ms
+        and turn.now_ms < failing.since_ms + member.config.rebalance_timeout_ms
     )
 
 
