@@ -19,8 +19,8 @@ from attrs import frozen
 
 from coopgroup.core.member import commits as commit_queue
 from coopgroup.core.member.commit_answers import take_commit_outcome
-from coopgroup.core.member.consumer.beat import beat_now, set_beat
 from coopgroup.core.member.consumer.bell import ring_after_answer, ring_after_leave
+from coopgroup.core.member.consumer.changes import beat_now, set_beat
 from coopgroup.core.member.effects import (
     GrantResources,
     KeepIdentity,
