@@ -20,6 +20,7 @@ from typing import Final, TypeAlias
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
+from tests.swarm.consumers import draw_consumer
 from tests.swarm.directed import draw_directed
 from tests.swarm.hostile import draw_hostile
 from tests.swarm.looped import draw_looped
@@ -41,6 +42,7 @@ DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
     "seed": draw,
     "mixed": draw_mixed,
     "kip848": draw_kip848,
+    "consumer": draw_consumer,
     "directed": draw_directed,
     "returning": draw_returning,
     "warm": draw_warm,

@@ -236,7 +236,8 @@ class Log:
         self._parts = parts
 
     def _parts_of(self, group: ConsumerGroup) -> Iterator[tuple[Any, ConsumerValue]]:
-        existing = group.existing()
+        by_name = group.topics.by_name
+        existing = by_name(group.topics.existing())
         for name, seat in group.seats.items():
             regex = None if seat.is_classic else self.pattern
             topics = () if regex else tuple(sorted({self.topic(one) for one in seat.topics}))
@@ -254,12 +255,12 @@ class Log:
             if regex is not None:
                 found = sorted({self.topic(one) for one in self._topics_of(group, seat)})
                 yield (ConsumerKind.REGEX, regex), ConsumerValue(topics=tuple(found))
-            target = self._by_topic(group.target.get(name, ResourceSet()))
+            target = self._by_topic(by_name(group.target.get(name, ResourceSet())))
             yield (ConsumerKind.TARGET_OF_MEMBER, name), ConsumerValue(partitions=target)
             held = ConsumerValue(
                 epoch=seat.epoch,
-                partitions=self._by_topic(seat.assigned),
-                revoking=self._by_topic(seat.revoking),
+                partitions=self._by_topic(by_name(seat.assigned)),
+                revoking=self._by_topic(by_name(seat.revoking)),
             )
             yield (ConsumerKind.ASSIGNMENT, name), held
         if self.has_topics:
@@ -271,7 +272,7 @@ class Log:
     def _topics_of(self, group: ConsumerGroup, seat: ConsumerSeat) -> list[str]:
         """Return the topics of a member; those that match an expression must exist."""
         is_matched = self.pattern is not None and not seat.is_classic
-        names = group.existing().names if is_matched else seat.topics
+        names = group.topics.by_name(group.topics.existing()).names if is_matched else seat.topics
         return [name for name in seat.topics if name in names]
 
     def _by_topic(self, resources: ResourceSet) -> tuple[TopicPartitions, ...]:

@@ -14,7 +14,7 @@ leave, and the group must use the coopgroup protocol.
 
     run = draw_kip848(seed)
 
-In these runs the other clients are members of KIP-848 (`Kip848Process`), so the broker assigns
+In these runs the other clients are members of KIP-848 (`Process`), so the broker assigns
 while they are in the group. If the group becomes a consumer group right after a round that failed,
 the broker may give away what a member owns. No client can prevent that, so such partitions are not
 checked.
@@ -42,7 +42,7 @@ from tests.swarm.runs import TOPICS, Act, ActKind, Faults, SwarmRun
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from coopgroup.simulator.host.kip848 import Kip848Process
+    from coopgroup.simulator.host.process import Process
     from coopgroup.simulator.simulation import Simulation
 
 KIP_848: Final = "kip-848"
@@ -273,7 +273,7 @@ class Guests:
 
     simulation: Simulation
     theirs: str
-    processes: dict[str, ForeignProcess | Kip848Process] = field(factory=dict)
+    processes: dict[str, ForeignProcess | Process] = field(factory=dict)
     vanished: ResourceSet = EMPTY
 
     def __attrs_post_init__(self) -> None:
@@ -327,7 +327,7 @@ class Guests:
         return True
 
     @property
-    def alive(self) -> list[ForeignProcess | Kip848Process]:
+    def alive(self) -> list[ForeignProcess | Process]:
         """Living processes, in starting order."""
         return [process for process in self.processes.values() if process.alive]
 

@@ -11,10 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 
-from coopgroup.core.member import ErrorCode, MemberConfig
+from coopgroup.core.member import ErrorCode, GroupProtocol, MemberConfig
 from coopgroup.core.member.effects import Lane, Send
 from coopgroup.core.member.events import Answered
-from coopgroup.core.model.group_api import LeaveGroupAnswer, LeaveGroupRequest
+from coopgroup.core.model.group_api import (
+    LEAVES,
+    ConsumerBeatAnswer,
+    ConsumerBeatRequest,
+    LeaveGroupAnswer,
+    LeaveGroupRequest,
+)
 from coopgroup.simulator.coordinator.answers import find_coordinator
 from coopgroup.simulator.scenario import Identity
 from coopgroup.simulator.world.drawing import between
@@ -22,6 +28,7 @@ from coopgroup.simulator.world.drawing import between
 if TYPE_CHECKING:
     import random
 
+    from coopgroup.core.model.group_api import GroupRequest
     from coopgroup.core.session import Session, SessionEvent
     from coopgroup.simulator.host.process import Process
     from coopgroup.simulator.simulation import Simulation
@@ -98,12 +105,17 @@ class _Supervisor:
         if found.coordinator is None:
             self._try_again()
             return
-        request = LeaveGroupRequest(
-            group_id=self.config.group_id,
-            member_id=self.member_id,
-            group_instance_id=None,
-            reason="its process crashed",
+        group_id, member_id = self.config.group_id, self.member_id
+        request: GroupRequest = ConsumerBeatRequest(
+            group_id=group_id, member_id=member_id, epoch=LEAVES
         )
+        if self.config.protocol is GroupProtocol.CLASSIC:
+            request = LeaveGroupRequest(
+                group_id=group_id,
+                member_id=member_id,
+                group_instance_id=None,
+                reason="its process crashed",
+            )
         send = Send(
             request_id=self._tries,
             lane=Lane.COMMIT,
@@ -114,9 +126,9 @@ class _Supervisor:
         self.simulation.network.send(self, send)
 
     def give(self, event: SessionEvent) -> None:
-        """Take the result of a LeaveGroup."""
+        """Take the result of the leave."""
         answer = event.answer if isinstance(event, Answered) else None
-        if isinstance(answer, LeaveGroupAnswer) and answer.error_code in _LEFT:
+        if isinstance(answer, LeaveGroupAnswer | ConsumerBeatAnswer) and answer.error_code in _LEFT:
             self.alive = False
             if answer.error_code == ErrorCode.NONE and self.simulation.bell is not None:
                 self.simulation.bell.ring()

@@ -16,10 +16,18 @@ from attrs import frozen
 
 from coopgroup.groups.catalogue import INDEX_MIN
 from coopgroup.groups.work import WorkLimits
-from coopgroup.kafka.config.keys import CONSUMER_KEYS, KEYS, RECORD_KEYS, SECTIONS, Verdict
+from coopgroup.kafka.config.keys import (
+    CLASSIC,
+    CONSUMER,
+    CONSUMER_KEYS,
+    KEYS,
+    RECORD_KEYS,
+    SECTIONS,
+    Verdict,
+)
 from coopgroup.kafka.config.settings import ConsumerSettings, read_settings
 from coopgroup.kafka.config.shown_values import refused
-from coopgroup.kafka.config.values import check_keys, check_value, whole
+from coopgroup.kafka.config.values import check_keys, check_value, choice, whole
 
 PROTOCOL_TYPE: Final = "coopgroup"
 PROTOCOL_NAME: Final = "resources"
@@ -64,6 +72,9 @@ class GroupSettings:
             )
         left_out = _OWN | RECORD_KEYS
         shared = {key: value for key, value in configuration.items() if key not in left_out}
+        if choice(configuration, "group.protocol") == CONSUMER:
+            expected = f"{CLASSIC}: a group of named resources needs a leader"
+            raise refused("group.protocol", CONSUMER, expected)
         read = read_settings({**shared, "max.poll.interval.ms": stop_ms})
         member = attrs.evolve(
             read.member,

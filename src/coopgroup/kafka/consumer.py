@@ -965,6 +965,10 @@ def choose_plugins(
     Raises:
         ConfigurationError: a name or an option is wrong, or as for `check_plugins`.
     """
+    if assignor is not None:
+        settings.member.require_leader("assignor=")
+    if policy is not None:
+        settings.member.require_leader("policy=")
     where = chosen_assignor(
         settings.assignor if assignor is None else assignor, assignor_of(settings.strategies)
     )

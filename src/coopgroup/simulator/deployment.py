@@ -12,7 +12,6 @@ from attrs import define, field
 
 from coopgroup.core.member.events import RejoinRequested
 from coopgroup.core.model import ResourceSet
-from coopgroup.simulator.host.kip848 import Kip848Process
 from coopgroup.simulator.host.process import Process
 from coopgroup.simulator.scenario import (
     LEADER,
@@ -89,7 +88,7 @@ class Deployment:
 
     # --- who is meant --------------------------------------------------------------------------
 
-    def _named(self, name: str) -> list[Process | Kip848Process]:
+    def _named(self, name: str) -> list[Process]:
         simulation = self.simulation
         if name == LEADER:
             leader = simulation.leader
@@ -132,9 +131,10 @@ class Deployment:
             skew_ppm=place.skew_ppm,
             keeps_state=members.keeps_state,
             traits=members.traits,
+            protocol=members.protocol,
         )
 
-    def _end(self, process: Process | Kip848Process, how: How, back_after_ms: int | None) -> None:
+    def _end(self, process: Process, how: How, back_after_ms: int | None) -> None:
         if back_after_ms is not None:
             process.on_end = lambda: self.simulation.world.later(
                 back_after_ms, self._start_again, process.name

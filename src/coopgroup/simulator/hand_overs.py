@@ -19,11 +19,15 @@ import numpy as np
 from attrs import define, field
 
 from coopgroup.core.model import EMPTY, ResourceSet
-from coopgroup.core.model.group_api import Answer, JoinGroupRequest, LeaveGroupRequest
+from coopgroup.core.model.group_api import (
+    Answer,
+    ConsumerBeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+)
 from coopgroup.core.model.resource_set import Resource
 from coopgroup.errors import DecodeError
 from coopgroup.protocol import decode_subscription
-from coopgroup.simulator.coordinator.consumer_api import ConsumerBeatRequest
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.world import Watcher
 from coopgroup.simulator.world.calls import Call
@@ -94,8 +98,10 @@ class HandOvers:
                 except DecodeError:  # a hostile process, which never works
                     return
                 self._release(call.process.name, said.owned)
-            case ConsumerBeatRequest(owned=owned):
-                self._release(call.process.name, owned)
+            case ConsumerBeatRequest(epoch=epoch, owned=owned) if epoch < 0 or owned is not None:
+                names = self.simulation.brokers.names
+                told = ResourceSet({names[topic_id]: on for topic_id, on in owned or ()})
+                self._release(call.process.name, told)
             case LeaveGroupRequest():
                 self._release(call.process.name, EMPTY)
             case _:

@@ -15,13 +15,13 @@ from coopgroup.core.policies.built_in import create_policy
 from coopgroup.core.policies.policy import Policy
 from coopgroup.core.telemetry.ledger import LagHistory
 from coopgroup.simulator.checkers import Expectations, check_run
-from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator
+from coopgroup.simulator.coordinator import GroupCoordinator
 from coopgroup.simulator.deployment import Deployment
 from coopgroup.simulator.hand_overs import HandOvers
 from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.measures import Measures, measure, window_begin_ms
 from coopgroup.simulator.scenario import Choice, Group, Scenario
-from coopgroup.simulator.simulation import Simulation
+from coopgroup.simulator.simulation import Simulation, broker_settings
 from coopgroup.simulator.transcript import Transcript
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import Envelope
@@ -33,7 +33,7 @@ _SAMPLE_MS_MIN: Final = 100
 _QUIET_SHARE: Final = 8
 _QUIET_MS_MAX: Final = 5_000
 _EAGER: Final = "eager"
-_BROKER: Final = CoordinatorSettings(assignment_interval_ms=1_000)
+_ASSIGNMENT_INTERVAL_MS: Final = 1_000
 
 
 @frozen(kw_only=True, eq=False)
@@ -97,15 +97,17 @@ def simulate(
         if assignor is None or isinstance(assignor, Choice | str)
         else assignor
     )
+    config = attrs.evolve(member_config(group), index_min=scenario.shares.index_min)
+    broker = broker_settings(config, assignment_interval_ms=_ASSIGNMENT_INTERVAL_MS)
     simulation = Simulation.create(
-        config=attrs.evolve(member_config(group), index_min=scenario.shares.index_min),
+        config=config,
         run_settings=RunSettings(assignor=where, policy=when),
         seed=seed,
         delay_ms=scenario.network.delay_ms,
         loss=scenario.network.loss,
         costs=scenario.costs,
         commit_interval_ms=group.commit_interval_ms,
-        coordinator=GroupCoordinator(settings=_BROKER),
+        coordinator=GroupCoordinator(settings=broker),
     )
     if scenario.bell is not None:
         simulation.hang_bell(scenario.bell)
@@ -191,5 +193,5 @@ def _expectations(scenario: Scenario, policy: Policy, simulation: Simulation) ->
         slack_ms=group.session_timeout_ms + 2 * group.rebalance_timeout_ms,
         stop_max_ms=group.rebalance_timeout_ms,
         is_eager=policy.name == _EAGER,
-        with_rounds=not simulation.guests,
+        with_rounds=not simulation.guests and all(one.is_led for one in simulation.processes),
     )

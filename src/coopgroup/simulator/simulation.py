@@ -9,21 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import attrs
 from attrs import define, field
 
-from coopgroup.core.member import ErrorCode, MemberConfig
+from coopgroup.core.member import ErrorCode, GroupProtocol, MemberConfig
 from coopgroup.core.member.effects import Lane
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import OffsetCommitRequest
 from coopgroup.core.model.resource_set import Int64Array
 from coopgroup.core.model.traits import Traits
 from coopgroup.core.policies.warmth import warmup_of
-from coopgroup.simulator.coordinator import GroupCoordinator, GroupState
+from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator, GroupState
 from coopgroup.simulator.host.application import Application
-from coopgroup.simulator.host.kip848 import Kip848Process
 from coopgroup.simulator.host.local_state import LocalState
 from coopgroup.simulator.host.process import PastLife, Process
 from coopgroup.simulator.host.run_settings import RunSettings
@@ -41,6 +40,7 @@ from coopgroup.telemetry import OffsetsCommitted
 _LOOK_MS = 100
 # A process supervisor restarts a process that must not continue.
 _RESTART_MS = 50
+_NO_LEASE_MS = 1 << 40
 
 
 @define(kw_only=True, eq=False)
@@ -72,7 +72,7 @@ class Simulation:
     commit_interval_ms: int = 5_000
     fatal_codes: set[int] = field(factory=set)
     processes: list[Process] = field(factory=list)
-    guests: dict[str, Kip848Process] = field(factory=dict)
+    guests: dict[str, Process] = field(factory=dict)
     kept: dict[str, PastLife] = field(factory=dict)
     _by_name: dict[str, Process] = field(factory=dict)
     # Partitions of a commit with their positions in the load: the same ones are committed
@@ -110,7 +110,7 @@ class Simulation:
         )
         made.brokers = Brokers(
             world=world,
-            coordinator=GroupCoordinator() if coordinator is None else coordinator,
+            coordinator=coordinator or GroupCoordinator(settings=broker_settings(config)),
             reply=made.network.reply,
             break_off=made.network.fail,
             index_min=config.index_min,
@@ -137,6 +137,7 @@ class Simulation:
         skew_ppm: int = 0,
         keeps_state: bool = False,
         traits: Traits | None = None,
+        protocol: GroupProtocol = GroupProtocol.CLASSIC,
     ) -> Process:
         """Start a process; an earlier one of the same name must have ended."""
         config = self.config if traits is None else attrs.evolve(self.config, traits=traits)
@@ -144,6 +145,8 @@ class Simulation:
             config = attrs.evolve(config, instance_id=name)
         if identity is Identity.STATE_DIR:
             config = attrs.evolve(config, keeps_identity=True)
+        if protocol is GroupProtocol.CONSUMER:
+            config = self._of_kip848(config, name)
         process = self.host_class(
             world=self.world,
             network=self.network,
@@ -168,18 +171,41 @@ class Simulation:
         process.start()
         return process
 
+    def _of_kip848(self, config: MemberConfig, name: str) -> MemberConfig:
+        """Return the settings of a member of KIP-848; the broker has its session timeout."""
+        settings = self.brokers.coordinator.settings
+        return attrs.evolve(
+            config,
+            protocol=GroupProtocol.CONSUMER,
+            own_id=f"{name}-{self.world.number()}",
+            session_timeout_ms=settings.consumer_session_timeout_ms,
+            heartbeat_interval_ms=settings.consumer_heartbeat_interval_ms,
+        )
+
     def visit(
         self, name: str, topics: tuple[str, ...], capacity_per_s: float = math.inf
-    ) -> Kip848Process:
-        """Start a process whose consumer speaks KIP-848; an earlier one must have ended."""
-        process = Kip848Process(
+    ) -> Process:
+        """Start a process of another client of KIP-848; an earlier one must have ended.
+
+        Its member is that of coopgroup without a lease and without a bell. After a pause or a cut
+        it could work on partitions of a new owner, so a simulation has neither. It tells the broker
+        twice its time to stop, so it gives up a slow stop before the broker gives it up.
+        """
+        config = attrs.evolve(
+            self._of_kip848(self.config, name),
+            has_bell=False,
+            session_timeout_ms=_NO_LEASE_MS,
+            rebalance_timeout_ms=2 * self.config.rebalance_timeout_ms,
+        )
+        process = Process(
             world=self.world,
             network=self.network,
             brokers=self.brokers,
             run_settings=attrs.evolve(self.run_settings, awaits_commits=True),
             name=name,
-            config=self.config,
+            config=config,
             topics=topics,
+            on_failure=self._on_failure,
         )
         process.application = self._application(process, capacity_per_s, LocalState())
         self.guests[name] = process
@@ -187,7 +213,7 @@ class Simulation:
         return process
 
     def _application(
-        self, process: Process | Kip848Process, capacity_per_s: float, state: LocalState
+        self, process: Process, capacity_per_s: float, state: LocalState
     ) -> Application:
         return Application(
             process=process,
@@ -214,6 +240,7 @@ class Simulation:
             skew_ppm=before.skew_ppm,
             keeps_state=before.application.state.on_disk,
             traits=before.config.traits,
+            protocol=before.config.protocol,
         )
 
     def bounce(self, process: Process, down_ms: int) -> None:
@@ -232,7 +259,7 @@ class Simulation:
         return [process for process in self._by_name.values() if process.alive]
 
     @property
-    def guests_alive(self) -> list[Kip848Process]:
+    def guests_alive(self) -> list[Process]:
         """Return the living processes that speak KIP-848."""
         return [process for process in self.guests.values() if process.alive]
 
@@ -251,7 +278,7 @@ class Simulation:
         if down_ms:
             self.network.break_all()
 
-    def cut(self, process: Process | Kip848Process, for_ms: int) -> None:
+    def cut(self, process: Process, for_ms: int) -> None:
         """Cut a process off from all brokers for some time."""
         self.world.fault(f"{process.name} is cut off for {for_ms} ms")
         self.network.cut(process.name, for_ms)
@@ -268,10 +295,7 @@ class Simulation:
         self.change_load(
             partial(self._set_load, name, before, partitions, tuple(rate_per_s)),
         )
-        if partitions:
-            self.brokers.topics[name] = partitions
-        else:
-            self.brokers.topics.pop(name, None)
+        self.brokers.set_partitions(name, partitions)
         if self.world.now_ms:
             words = f"topic {name} has {partitions} partitions"
             self.world.fault(f"of {name} there are {partitions}" if self.load.weighs else words)
@@ -331,7 +355,9 @@ class Simulation:
         if group.state is not (GroupState.STABLE if alive else GroupState.EMPTY):
             return not alive  # only sessions of dead members are left to expire
         seated = len(group.seats) == len(alive)
-        return seated and all(process.is_at_rest for process in alive)
+        # The answer that tells a member of KIP-848 its new epoch may be on its way.
+        told = all(one.is_led or one.session.member.generation == group.generation for one in alive)
+        return seated and told and all(process.is_at_rest for process in alive)
 
     def run_until_rest(self, within_ms: int, quiet_ms: int) -> bool:
         """Advance the time until the group is settled for `quiet_ms`; return whether it is."""
@@ -376,3 +402,17 @@ class Simulation:
             process.later(1, self.bounce, process, _RESTART_MS)
         else:
             self.world.object_to("failure", f"{process.name} failed: {process.failed}")
+
+
+def broker_settings(config: MemberConfig, **changes: Any) -> CoordinatorSettings:  # noqa: ANN401 - any setting
+    """Return the settings of a broker whose members of KIP-848 have the times of a group.
+
+    Args:
+        config: settings of the other members.
+        changes: other fields of `CoordinatorSettings`.
+    """
+    return CoordinatorSettings(
+        consumer_session_timeout_ms=config.session_timeout_ms,
+        consumer_heartbeat_interval_ms=config.heartbeat_interval_ms,
+        **changes,
+    )

@@ -20,6 +20,8 @@ from coopgroup.core.member.error_actions import error_name
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import (
     Answer,
+    ConsumerBeatAnswer,
+    ConsumerBeatRequest,
     FindCoordinatorAnswer,
     GroupRequest,
     HeartbeatAnswer,
@@ -33,7 +35,6 @@ from coopgroup.core.model.group_api import (
 )
 from coopgroup.errors import DecodeError
 from coopgroup.protocol import decode_assignment, decode_subscription, kafka_protocol
-from coopgroup.simulator.coordinator.consumer_api import ConsumerBeatAnswer, ConsumerBeatRequest
 from coopgroup.simulator.world.calls import Call
 from coopgroup.telemetry import Envelope, OffsetsCommitted, Record, StateChanged
 

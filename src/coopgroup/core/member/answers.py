@@ -13,7 +13,7 @@ import attrs
 from coopgroup.core.member import commits as commit_queue
 from coopgroup.core.member.assignment_check import acceptable, note_refusal, uncounted_topics
 from coopgroup.core.member.broker_assigns import may_be_forgotten, note_writer, proven_by_broker
-from coopgroup.core.member.commit_answers import sent_partitions, settle_commits
+from coopgroup.core.member.commit_answers import take_commit_outcome
 from coopgroup.core.member.effects import (
     CountPartitions,
     DecideRound,
@@ -30,7 +30,7 @@ from coopgroup.core.member.identity import keep_identity
 from coopgroup.core.member.parts import IdStanding, LastAssignment, Round
 from coopgroup.core.member.protocols import read_assignment
 from coopgroup.core.member.refusals import act_on_error, refuse_assignment
-from coopgroup.core.member.retrying import note_outcome
+from coopgroup.core.member.retrying import take_outstanding
 from coopgroup.core.member.transitions import SETTLED, MemberState, Trigger
 from coopgroup.core.member.warming import take_warmups
 from coopgroup.core.model import EMPTY
@@ -55,28 +55,16 @@ if TYPE_CHECKING:
 
 def take_outcome(turn: Turn, event: Answered | RequestFailed) -> None:
     """Handle the outcome of a request, if the member still waits for it."""
-    outstanding = turn.member.outstanding
-    found = [pair for pair in outstanding.items() if pair[1].request_id == event.request_id]
-    if not found:
-        return  # stale: the member gave the request up before its answer came
-    kind, sent = found[0]
-    turn.set(outstanding={other: one for other, one in outstanding.items() if other is not kind})
-    note_outcome(turn, kind, sent, event)
-    if isinstance(event, RequestFailed):
-        _take_failure(turn, kind, sent, event)
-    else:
-        if kind is not RequestKind.FIND_COORDINATOR:  # any broker answers it
-            turn.set(heard_at_ms=turn.now_ms)
-        _take_answer(turn, kind, sent, event)
-
-
-def _take_failure(turn: Turn, kind: RequestKind, sent: Outstanding, event: RequestFailed) -> None:
-    if kind is RequestKind.OFFSET_COMMIT:
-        if event.code == ErrorCode.NO_ANSWER:
-            turn.set(commits=replaced(turn.member.commits, unanswered=sent.generation))
-        settle_commits(turn, sent, dict.fromkeys(sent_partitions(turn), event.code), event.code)
+    found = take_outstanding(turn, event)
+    if found is None:
         return
-    act_on_error(turn, kind, sent, event.code, event.message)
+    kind, sent = found
+    if kind is RequestKind.OFFSET_COMMIT:
+        take_commit_outcome(turn, sent, event)
+    elif isinstance(event, RequestFailed):
+        act_on_error(turn, kind, sent, event.code, event.message)
+    else:
+        _take_answer(turn, kind, sent, event)
 
 
 def _take_answer(turn: Turn, kind: RequestKind, sent: Outstanding, event: Answered) -> None:
@@ -96,9 +84,8 @@ def _take_answer(turn: Turn, kind: RequestKind, sent: Outstanding, event: Answer
             _proves_peace(turn, sent)
             if turn.member.state is MemberState.RETURNING:
                 turn.move(Trigger.KNOWN, "the group still stands where it stood")
-        case OffsetCommitAnswer():
-            codes = {(topic, partition): code for topic, partition, code in answer.codes}
-            settle_commits(turn, sent, codes, ErrorCode.UNKNOWN_SERVER_ERROR)
+        case OffsetCommitAnswer():  # handled before
+            pass
         case _:
             act_on_error(turn, kind, sent, answer.error_code, getattr(answer, "error_message", ""))
 

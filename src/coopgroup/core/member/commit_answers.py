@@ -12,13 +12,27 @@ import attrs
 
 from coopgroup.core.member.commits import settle
 from coopgroup.core.member.error_actions import Action, ErrorCode
+from coopgroup.core.member.events import RequestFailed
 from coopgroup.core.member.parts import NO_BACK_OFF
 from coopgroup.core.member.transitions import SETTLED
+from coopgroup.core.model.group_api import OffsetCommitAnswer
 from coopgroup.core.model.replacing import replaced
 
 if TYPE_CHECKING:
+    from coopgroup.core.member.events import Answered
     from coopgroup.core.member.member import Outstanding
     from coopgroup.core.member.turn import Turn
+
+
+def take_commit_outcome(turn: Turn, sent: Outstanding, event: Answered | RequestFailed) -> None:
+    """Handle the answer to a commit, or its absence."""
+    if isinstance(event, RequestFailed):
+        if event.code == ErrorCode.NO_ANSWER:
+            turn.set(commits=replaced(turn.member.commits, unanswered=sent.generation))
+        settle_commits(turn, sent, dict.fromkeys(sent_partitions(turn), event.code), event.code)
+    elif isinstance(event.answer, OffsetCommitAnswer):
+        codes = {(topic, partition): code for topic, partition, code in event.answer.codes}
+        settle_commits(turn, sent, codes, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def sent_partitions(turn: Turn) -> list[tuple[str, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from functools import cached_property
 
 import attrs
@@ -24,12 +25,26 @@ def _not_negative(_: object, attribute: attrs.Attribute[int], value: int) -> Non
         raise ConfigurationError(attribute.name, value, "0 or a positive number of milliseconds")
 
 
+class GroupProtocol(enum.StrEnum):
+    """Kafka's `group.protocol`: who assigns, and with which requests."""
+
+    CLASSIC = "classic"
+    """JoinGroup and SyncGroup: a member is the leader, and assigns."""
+
+    CONSUMER = "consumer"
+    """ConsumerGroupHeartbeat (KIP-848): the broker assigns."""
+
+
 @frozen(kw_only=True)
 class MemberConfig:
     """Settings of a member, fixed for its life.
 
     Attributes:
         group_id: the group.
+        protocol: how the member takes part in the group.
+        own_id: text that no other process has. The ids that a member of KIP-848 gives itself
+            begin with it.
+        remote_assignor: the broker's assignor (KIP-848), None for its default.
         protocol_type: embedded protocol's family, "consumer" for partitions.
         protocol_name: coopgroup's own embedded protocol; the only one unless `protocols` is set.
         protocols: all protocols that the member can speak, the preferred one first, including
@@ -62,6 +77,9 @@ class MemberConfig:
     """
 
     group_id: str
+    protocol: GroupProtocol = GroupProtocol.CLASSIC
+    own_id: str = ""
+    remote_assignor: str | None = None
     protocol_type: str = "consumer"
     protocol_name: str = "coopgroup"
     protocols: tuple[str, ...] = ()
@@ -83,6 +101,18 @@ class MemberConfig:
     keeps_identity: bool = False
     has_bell: bool = False
     index_min: int = 0
+
+    def require_leader(self, what: str) -> None:
+        """Refuse what only a leader can do, if the broker assigns.
+
+        Raises:
+            ConfigurationError: the member speaks KIP-848.
+        """
+        if self.protocol is GroupProtocol.CONSUMER:
+            expected = (
+                f"{GroupProtocol.CLASSIC.value}: {what} needs a leader, and the broker assigns"
+            )
+            raise ConfigurationError("group.protocol", self.protocol.value, expected)
 
     @property
     def shares_partitions(self) -> bool:

@@ -70,6 +70,29 @@ class CountPartitions:
 
 
 @frozen(kw_only=True)
+class NameTopics:
+    """Look up the ids of topics, and give `answered` again with `topic_names`.
+
+    The assignment, and the next heartbeat, wait for it. So the look-up must be bounded in time.
+
+    Attributes:
+        topics: names, ascending.
+        answered: answer with topic ids that the member does not know.
+    """
+
+    topics: tuple[str, ...]
+    answered: Answered
+
+
+@frozen
+class FindSessionTimeout:
+    """Ask for the group's session timeout, which KIP-848 does not tell; give `SessionTimeoutFound`.
+
+    No answer is needed: the member then goes on with the timeout that it knows.
+    """
+
+
+@frozen(kw_only=True)
 class DecideRound:
     """Decide the round that this member leads, outside the loop, then give `RoundDecided`.
 
@@ -217,6 +240,8 @@ Effect: TypeAlias = (
     Send
     | CancelJoin
     | CountPartitions
+    | NameTopics
+    | FindSessionTimeout
     | DecideRound
     | GrantResources
     | RevokeResources

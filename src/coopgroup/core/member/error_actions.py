@@ -26,6 +26,7 @@ class RequestKind(enum.Enum):
     HEARTBEAT = "Heartbeat"
     LEAVE_GROUP = "LeaveGroup"
     OFFSET_COMMIT = "OffsetCommit"
+    CONSUMER_BEAT = "ConsumerGroupHeartbeat"
 
 
 OF_A_ROUND: Final = frozenset({RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP})
@@ -69,6 +70,7 @@ class ErrorCode(enum.IntEnum):
     UNKNOWN_TOPIC_ID = 100
     FENCED_MEMBER_EPOCH = 110
     UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
     STALE_MEMBER_EPOCH = 113
 
 
@@ -247,7 +249,7 @@ _ROWS: Final[Mapping[RequestKind, Mapping[ErrorCode, Action]]] = {
         _C.UNSTABLE_OFFSET_COMMIT:         _A.RETRY,
         _C.UNKNOWN_MEMBER_ID:              _A.LOSE_ID,
         _C.FENCED_MEMBER_EPOCH:            _A.LOSE_ID,
-        _C.STALE_MEMBER_EPOCH:             _A.LOSE_ID,
+        _C.STALE_MEMBER_EPOCH:             _A.AFTER_SYNC,  # KIP-848: the next beat tells the epoch
         _C.FENCED_INSTANCE_ID:             _A.FAIL,
         _C.UNKNOWN_SERVER_ERROR:           _A.REFUSE,
         _C.UNAUTHENTICATED:                _A.REFUSE,
@@ -263,6 +265,33 @@ _ROWS: Final[Mapping[RequestKind, Mapping[ErrorCode, Action]]] = {
         _C.GROUP_ID_NOT_FOUND:             _A.REFUSE,
         _C.TOPIC_AUTHORIZATION_FAILED:     _A.REFUSE,
         _C.GROUP_AUTHORIZATION_FAILED:     _A.REFUSE,
+    },
+    # The only request of a member of KIP-848 apart from commits; it leaves as in LEAVE_GROUP.
+    _K.CONSUMER_BEAT: {
+        _C.NONE:                           _A.PROCEED,
+        _C.NO_ANSWER:                      _A.SEEK,
+        _C.COORDINATOR_NOT_AVAILABLE:      _A.SEEK,
+        _C.NOT_COORDINATOR:                _A.SEEK,
+        _C.UNKNOWN_SERVER_ERROR:           _A.RETRY,
+        _C.COORDINATOR_LOAD_IN_PROGRESS:   _A.RETRY,
+        _C.REQUEST_TIMED_OUT:              _A.RETRY,
+        _C.THROTTLING_QUOTA_EXCEEDED:      _A.RETRY,
+        _C.UNRELEASED_INSTANCE_ID:         _A.RETRY,  # until the session of its holder ends
+        # The group is classic: it was converted when its last member of KIP-848 was removed. A join
+        # tries again for a while, because a round that revokes delays the conversion.
+        _C.GROUP_ID_NOT_FOUND:             _A.LOSE_ID,
+        _C.UNKNOWN_MEMBER_ID:              _A.LOSE_ID,
+        _C.FENCED_MEMBER_EPOCH:            _A.LOSE_ID,
+        _C.UNAUTHENTICATED:                _A.FAIL,
+        _C.UNSUPPORTED_BY_BROKER:          _A.FAIL,
+        _C.UNSUPPORTED_VERSION:            _A.FAIL,
+        _C.INVALID_REQUEST:                _A.FAIL,
+        _C.INVALID_GROUP_ID:               _A.FAIL,
+        _C.GROUP_MAX_SIZE_REACHED:         _A.FAIL,
+        _C.FENCED_INSTANCE_ID:             _A.FAIL,
+        _C.UNSUPPORTED_ASSIGNOR:           _A.FAIL,
+        _C.GROUP_AUTHORIZATION_FAILED:     _A.FAIL,
+        _C.TOPIC_AUTHORIZATION_FAILED:     _A.FAIL,
     },
 }
 # fmt: on
@@ -308,6 +337,10 @@ _USUAL_CAUSES: Final[Mapping[int, str]] = {
     _C.UNSTABLE_OFFSET_COMMIT: "a transaction that commits offsets of the group is still open",
     _C.THROTTLING_QUOTA_EXCEEDED: "a quota of the cluster is used up",
     _C.UNRELEASED_INSTANCE_ID: "another process still has this group.instance.id",
+    _C.GROUP_ID_NOT_FOUND: (
+        "the classic group cannot be converted: group.consumer.migration.policy forbids it, or its "
+        "members stop partitions"
+    ),
     _C.FENCED_MEMBER_EPOCH: "the coordinator has counted the member out",
     _C.STALE_MEMBER_EPOCH: "the coordinator has counted the member out",
 }

@@ -198,11 +198,14 @@ class Answered:
         answer: the coordinator's answer.
         partition_counts: numbers of partitions by topic, if this is the outcome of
             `CountPartitions`; a topic whose number is unknown is missing. None in all other cases.
+        topic_names: names of topics by id, if this is the outcome of `NameTopics`; a topic that was
+            not found is missing. None in all other cases.
     """
 
     request_id: int
     answer: Answer
     partition_counts: Mapping[str, int] | None = field(default=None, hash=False)
+    topic_names: Mapping[str, str] | None = field(default=None, hash=False)
 
 
 @frozen(kw_only=True)
@@ -230,6 +233,17 @@ class BellRang:
     """Another member of the group says that a round has begun. It may be wrong, or late."""
 
 
+@frozen(kw_only=True)
+class SessionTimeoutFound:
+    """The outcome of `FindSessionTimeout`.
+
+    Attributes:
+        session_timeout_ms: the group's session timeout now.
+    """
+
+    session_timeout_ms: int
+
+
 Event: TypeAlias = (
     SubscriptionChanged
     | CatalogueSeen
@@ -248,4 +262,5 @@ Event: TypeAlias = (
     | RequestFailed
     | Woken
     | BellRang
+    | SessionTimeoutFound
 )

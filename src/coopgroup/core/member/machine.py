@@ -33,6 +33,7 @@ from coopgroup.core.member.events import (
     RequestFailed,
     RevocationCompleted,
     RoundDecided,
+    SessionTimeoutFound,
     StartsDeclined,
     SubscriptionChanged,
     WarmedUp,
@@ -97,7 +98,7 @@ def _take(turn: Turn, event: Event) -> None:
                 turn.set(next_join=next_join)
                 if turn.member.state in AT_WORK:
                     turn.set(rejoin_reason="declined resources changed")
-        case Woken() | BellRang():
+        case Woken() | BellRang() | SessionTimeoutFound():
             pass
         case WarmSetDeclared() | WarmedUp() | WarmupFailed():
             take_report(turn, event)

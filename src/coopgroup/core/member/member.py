@@ -12,6 +12,7 @@ from attrs import frozen
 
 from coopgroup.core.member.commits import NO_COMMITS, Commits
 from coopgroup.core.member.config import MemberConfig
+from coopgroup.core.member.consumer.beat import NO_BEAT, Beat
 from coopgroup.core.member.error_actions import RequestKind
 from coopgroup.core.member.parts import (
     NO_ASSIGNMENT,
@@ -35,7 +36,7 @@ from coopgroup.core.member.parts import (
     Revocation,
     Round,
 )
-from coopgroup.core.member.transitions import AT_WORK, MemberState
+from coopgroup.core.member.transitions import AT_WORK, TRANSITIONS, MemberState, Moves
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.errors import ConfigurationError
@@ -71,6 +72,7 @@ class Member:
 
     Attributes:
         config: its settings.
+        moves: the legal moves of its group protocol.
         state: its state.
         member_id: id that the coordinator gave, "" before.
         generation: generation of the current round, from the answer to the join on.
@@ -95,9 +97,11 @@ class Member:
         revocation: the owned resources that it gives up.
         commits: offsets on their way.
         bell: its rings, and those that it heard.
+        beat: its heartbeats of KIP-848; unused in the classic protocol.
     """
 
     config: MemberConfig
+    moves: Moves = attrs.field(default=TRANSITIONS, repr=False, eq=False)
     state: MemberState = MemberState.UNSUBSCRIBED
     member_id: str = ""
     generation: int = NO_GENERATION
@@ -122,6 +126,7 @@ class Member:
     revocation: Revocation = NO_REVOCATION
     commits: Commits = NO_COMMITS
     bell: Bell = NO_BELL
+    beat: Beat = NO_BEAT
 
     @property
     def in_generation(self) -> bool:

@@ -178,7 +178,7 @@ def _request(turn: Turn, kind: RequestKind) -> GroupRequest | None:
             return _join_request(turn)
         case RequestKind.SYNC_GROUP:
             return _sync_request(turn.member)
-        case RequestKind.LEAVE_GROUP:
+        case _:  # LEAVE_GROUP; CONSUMER_BEAT belongs to the other protocol
             return _leave_request(turn.member)
 
 

@@ -39,7 +39,28 @@ if TYPE_CHECKING:
 _FAILURES: Final = frozenset({Action.RETRY, Action.SEEK, Action.REJOIN_LATER})
 # The next round may end in the same way. A heartbeat learns of each loss only once.
 _FAILURES_OF_A_ROUND: Final = _FAILURES | {Action.LOSE, Action.LOSE_ID}
+_JOINING: Final = OF_A_ROUND | {RequestKind.CONSUMER_BEAT}
 _OPEN: Final = frozenset({Action.REJOIN, Action.TAKE_ID, Action.AFTER_SYNC})
+
+
+def take_outstanding(
+    turn: Turn, event: Answered | RequestFailed
+) -> tuple[RequestKind, Outstanding] | None:
+    """Return the request that an outcome belongs to, and count it as on its way no longer.
+
+    Returns:
+        The request; None if the member gave it up before its answer came.
+    """
+    outstanding = turn.member.outstanding
+    found = [pair for pair in outstanding.items() if pair[1].request_id == event.request_id]
+    if not found:
+        return None
+    kind, sent = found[0]
+    turn.set(outstanding={other: one for other, one in outstanding.items() if other is not kind})
+    note_outcome(turn, kind, sent, event)
+    if not isinstance(event, RequestFailed) and kind is not RequestKind.FIND_COORDINATOR:
+        turn.set(heard_at_ms=turn.now_ms)  # any broker answers a look-up
+    return kind, sent
 
 
 def note_outcome(
@@ -50,7 +71,7 @@ def note_outcome(
         return
     codes = _codes(event)
     actions = {code: action_for(kind, code) for code in codes}
-    failures = _FAILURES_OF_A_ROUND if kind in OF_A_ROUND else _FAILURES
+    failures = _FAILURES_OF_A_ROUND if kind in _JOINING else _FAILURES
     failed = [code for code, action in actions.items() if action in failures]
     if failed:
         _note_failure(turn, kind, sent, failed[0])

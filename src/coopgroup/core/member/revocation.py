@@ -23,7 +23,7 @@ from coopgroup.core.member.effects import RevokeResources
 from coopgroup.core.member.protocols import in_the_way, offers_more, spoken
 from coopgroup.core.member.transitions import MemberState, Trigger
 from coopgroup.core.member.warming import keep_warm
-from coopgroup.core.model import ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.replacing import replaced
 
 if TYPE_CHECKING:
@@ -36,6 +36,17 @@ _CAUSE = "revocation completed"
 def take_stopped(turn: Turn, resources: ResourceSet) -> None:
     """Accept the application's report that it has stopped resources.
 
+    Raises:
+        LocalProtocolError: see `note_stopped`.
+    """
+    stopped = note_stopped(turn, resources)
+    if stopped and turn.member.revocation.pending and turn.member.state is MemberState.REVOKING:
+        turn.rejoin_soon(more_stopped=True)
+
+
+def note_stopped(turn: Turn, resources: ResourceSet) -> ResourceSet:
+    """Note the resources that the application has stopped, and return those that it had to stop.
+
     Stopped resources stay in `owned` and `stopped`, so that their commits may be tried again. Other
     resources in the report are ignored: they were lost or given up before the report arrived.
 
@@ -46,14 +57,12 @@ def take_stopped(turn: Turn, resources: ResourceSet) -> None:
     member = turn.member
     before = member.revocation
     stopped = resources & before.pending
-    if not stopped:
-        return
-    revocation = attrs.evolve(
-        before, pending=before.pending - stopped, stopped=before.stopped | stopped
-    )
-    turn.set(revocation=revocation, commits=await_commits(member.commits, stopped))
-    if revocation.pending and member.state is MemberState.REVOKING:
-        turn.rejoin_soon(more_stopped=True)
+    if stopped:
+        revocation = attrs.evolve(
+            before, pending=before.pending - stopped, stopped=before.stopped | stopped
+        )
+        turn.set(revocation=revocation, commits=await_commits(member.commits, stopped))
+    return stopped
 
 
 def make_way(turn: Turn, code: int, cause: str) -> None:
@@ -91,6 +100,27 @@ def give_up_stopped(turn: Turn, before: Member) -> None:
 
     Args:
         turn: the step.
+        before: the member before the step.
+    """
+    given_up = give_up_committed(turn, before)
+    if not given_up:
+        return
+    turn.set(rejoin_reason=turn.member.rejoin_reason or _CAUSE)
+    keep_warm(turn, given_up)
+    if turn.member.state is not MemberState.REVOKING:
+        return
+    if turn.member.revocation.is_under_way:
+        turn.rejoin_soon()
+    else:
+        turn.wait_for_revocations()
+        turn.move(Trigger.REVOKED, _CAUSE)
+
+
+def give_up_committed(turn: Turn, before: Member) -> ResourceSet:
+    """Give up stopped resources whose commits have ended, and return them.
+
+    Args:
+        turn: the step.
         before: the member before the step. The queue may be long, so the awaited commits are
             checked only if they may have changed.
     """
@@ -99,20 +129,9 @@ def give_up_stopped(turn: Turn, before: Member) -> None:
     if not stopped or (
         stopped is before.revocation.stopped and member.commits.awaited is before.commits.awaited
     ):
-        return
+        return EMPTY
     given_up = stopped - ResourceSet.from_pairs(awaited_of(member.commits))
-    if not given_up:
-        return
-    turn.set(
-        owned=member.owned - given_up,
-        revocation=attrs.evolve(member.revocation, stopped=stopped - given_up),
-        rejoin_reason=member.rejoin_reason or _CAUSE,
-    )
-    keep_warm(turn, given_up)
-    if member.state is not MemberState.REVOKING:
-        return
-    if turn.member.revocation.is_under_way:
-        turn.rejoin_soon()
-    else:
-        turn.wait_for_revocations()
-        turn.move(Trigger.REVOKED, _CAUSE)
+    if given_up:
+        revocation = attrs.evolve(member.revocation, stopped=stopped - given_up)
+        turn.set(owned=member.owned - given_up, revocation=revocation)
+    return given_up

@@ -1,4 +1,6 @@
-"""The states of a group member and the moves between them, as one table.
+"""The states of a member of the classic protocol and the moves between them, as one table.
+
+A member of KIP-848 has seven of these states, and its own table (`consumer.transitions`).
 
 Two rules. Every change of a member's state goes through `TRANSITIONS`. A missing entry forbids the
 move.
@@ -16,10 +18,8 @@ from __future__ import annotations
 
 import enum
 import types
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
+from typing import Final, TypeAlias
 
 
 class MemberState(enum.Enum):
@@ -106,8 +106,11 @@ SETTLED: Final = frozenset({MemberState.STABLE, MemberState.REVOKING})
 _S = MemberState
 _T = Trigger
 
+Moves: TypeAlias = Mapping[MemberState, Mapping[Trigger, MemberState]]
+"""The legal moves of a member in a group protocol."""
+
 # fmt: off
-TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.MappingProxyType({
+TRANSITIONS: Final[Moves] = types.MappingProxyType({
     _S.UNSUBSCRIBED: {
         _T.SUBSCRIBED:               _S.JOINING,
         _T.RETURN:                   _S.RETURNING,

@@ -2,7 +2,7 @@
 
 A step is pure for its caller: a frozen member goes in, a new member comes out. Inside, a turn holds
 the current member and the effects so far, so that the rules read as a list of statements. Every
-change of state goes through `move`, which is the only reader of the table.
+change of state goes through `move`, which is the only reader of the tables of moves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from coopgroup.core.member.effects import (
 )
 from coopgroup.core.member.error_actions import OF_A_ROUND, ErrorCode, RequestKind
 from coopgroup.core.member.parts import NO_REVOCATION, NO_ROUND, IdStanding
-from coopgroup.core.member.transitions import TRANSITIONS, MemberState, Trigger
+from coopgroup.core.member.transitions import MemberState, Trigger
 from coopgroup.core.model import EMPTY
 from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.replacing import replaced
@@ -71,7 +71,7 @@ class Turn:
             LocalProtocolError: the table has no such move.
         """
         before = self.member.state
-        after = TRANSITIONS[before].get(trigger)
+        after = self.member.moves[before].get(trigger)
         if after is None:
             message = f"{cause}: a member that is {before.value} cannot be moved by {trigger.value}"
             raise LocalProtocolError(message)
@@ -248,6 +248,7 @@ class Turn:
             RequestKind.JOIN_GROUP,
             RequestKind.SYNC_GROUP,
             RequestKind.HEARTBEAT,
+            RequestKind.CONSUMER_BEAT,
             RequestKind.OFFSET_COMMIT,
         )
         self.set(

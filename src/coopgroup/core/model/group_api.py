@@ -7,9 +7,21 @@ both use these values.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import frozen
+
+JOINS: Final = 0
+"""The epoch of a member of KIP-848 that joins."""
+
+LEAVES: Final = -1
+"""The epoch of a member of KIP-848 that leaves."""
+
+LEAVES_FOR_NOW: Final = -2
+"""The epoch of a static member of KIP-848 that leaves, and keeps its place for a session."""
+
+TopicPartitions: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
+"""(topic id, partitions), ascending."""
 
 
 @frozen(kw_only=True)
@@ -105,6 +117,33 @@ class OffsetCommitRequest:
 
 
 @frozen(kw_only=True)
+class ConsumerBeatRequest:
+    """ConsumerGroupHeartbeat of KIP-848: join, renew the session, tell the owned partitions, leave.
+
+    A field that is None has not changed since the last answered request.
+
+    Attributes:
+        epoch: the member's epoch; or `JOINS`, `LEAVES`, `LEAVES_FOR_NOW`.
+        topics: subscribed names, ascending.
+        owned: owned partitions. The member owns a revoked partition until a request that leaves it
+            out. The coordinator then gives it away.
+        rebalance_timeout_ms: the coordinator removes a member that must stop partitions, and owns
+            them longer.
+        assignor: the coordinator's assignor; None for its default.
+    """
+
+    group_id: str
+    member_id: str
+    epoch: int
+    group_instance_id: str | None = None
+    rack: str | None = None
+    topics: tuple[str, ...] | None = None
+    owned: TopicPartitions | None = None
+    rebalance_timeout_ms: int | None = None
+    assignor: str | None = None
+
+
+@frozen(kw_only=True)
 class FindCoordinatorAnswer:
     """Answer to a FindCoordinator request."""
 
@@ -171,6 +210,23 @@ class OffsetCommitAnswer:
     codes: tuple[tuple[str, int, int], ...]
 
 
+@frozen(kw_only=True)
+class ConsumerBeatAnswer:
+    """Answer to a ConsumerGroupHeartbeat.
+
+    Attributes:
+        epoch: the member's epoch from now on.
+        interval_ms: the coordinator's heartbeat interval.
+        assigned: everything that the member may own; None if it has not changed.
+    """
+
+    error_code: int
+    error_message: str = ""
+    epoch: int = -1
+    interval_ms: int = 0
+    assigned: TopicPartitions | None = None
+
+
 GroupRequest: TypeAlias = (
     FindCoordinatorRequest
     | JoinGroupRequest
@@ -178,6 +234,7 @@ GroupRequest: TypeAlias = (
     | HeartbeatRequest
     | LeaveGroupRequest
     | OffsetCommitRequest
+    | ConsumerBeatRequest
 )
 Answer: TypeAlias = (
     FindCoordinatorAnswer
@@ -186,4 +243,5 @@ Answer: TypeAlias = (
     | HeartbeatAnswer
     | LeaveGroupAnswer
     | OffsetCommitAnswer
+    | ConsumerBeatAnswer
 )

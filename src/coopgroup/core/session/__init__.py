@@ -16,6 +16,8 @@ this page. Duties of a host, in this order:
    resources, call `check_lags`, and give `LagsChecked`. Run one check at a time, and none while a
    round is decided. A failed or skipped check needs no answer. For `CountPartitions`: look up the
    topics, and give its `answered` with `partition_counts`; also, and soon, if the look-up fails.
+   For `NameTopics`, likewise, with `topic_names`. For `FindSessionTimeout`: ask the cluster, and
+   deliver `SessionTimeoutFound` if it answers.
 5. Run `GrantResources`, `RevokeResources` and `LoseResources` on the application's thread in the
    given order. A revocation is complete when the callback has returned and the offsets are
    committed, or at least requested. Only then give `RevocationCompleted`: the following join no

@@ -25,10 +25,12 @@ from coopgroup.core.member.effects import (
     CancelWarmups,
     CountPartitions,
     FailMember,
+    FindSessionTimeout,
     FinishCommit,
     GrantResources,
     KeepIdentity,
     LoseResources,
+    NameTopics,
     Report,
     RevokeResources,
     RingBell,
@@ -78,6 +80,8 @@ SessionEffect: TypeAlias = (
     Send
     | CancelJoin
     | CountPartitions
+    | NameTopics
+    | FindSessionTimeout
     | DecideRound
     | CheckLags
     | LookOver

@@ -115,6 +115,8 @@ class Key:
         secret: whether the value may be a secret, which no message shows.
         withheld: whether librdkafka does not get the key.
         groups: whether the key has an effect in a group of named resources, too.
+        only_with: the value of `group.protocol` that has the key; empty if both have it.
+        otherwise: with `only_with`, the end of the refusal with the other value.
     """
 
     name: str
@@ -126,6 +128,8 @@ class Key:
     secret: bool = field(default=False, kw_only=True)
     withheld: bool = field(default=False, kw_only=True)
     groups: bool = field(default=False, kw_only=True)
+    only_with: str = field(default="", kw_only=True)
+    otherwise: str = field(default="", kw_only=True)
 
 
 def _one_of(*words: str, expected: str = "") -> Choice:
@@ -170,9 +174,17 @@ _RESETS: Final = {
     **dict.fromkeys(("largest", "latest", "end"), "latest"),
     "error": "error",
 }
-_CLASSIC: Final = (
-    "classic: the leader of this group assigns, so rebalances are incremental on any broker since "
-    "2.5; coopgroup has no KIP-848 (comparison: docs/coming-from.md#kip-848)"
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+_BROKER_ASSIGNS: Final = (
+    "no such key with group.protocol=consumer: the broker assigns, and group.remote.assignor is "
+    "uniform or range"
+)
+_NO_LEADER: Final = (
+    "no such key with group.protocol=consumer: the broker assigns, so no leader would read it"
+)
+_OF_THE_BROKER: Final = (
+    "no such key with group.protocol=consumer: the broker keeps it, as {} of the group"
 )
 _PEM: Final = "give PEM files or strings (ssl.certificate.*, ssl.key.*, ssl.ca.*)"
 _NOT_IN_CONFLUENT_KAFKA: Final = "not in confluent_kafka either"
@@ -191,6 +203,8 @@ _OWN: Final = (
         default="simple",
         secret=True,
         groups=True,
+        only_with=CLASSIC,
+        otherwise=_BROKER_ASSIGNS,
     ),
     Key(
         "coopgroup.assignor",
@@ -201,6 +215,8 @@ _OWN: Final = (
         default="sticky",
         secret=True,
         groups=True,
+        only_with=CLASSIC,
+        otherwise=_BROKER_ASSIGNS,
     ),
     Key(
         "coopgroup.protocols",
@@ -212,6 +228,8 @@ _OWN: Final = (
         "all members offer. For sharing a group with other clients, and [moving to ours and back]"
         "(migration.md). [Beside KIP-848](migration.md#beside-kip-848) it is not needed",
         default="coopgroup",
+        only_with=CLASSIC,
+        otherwise="no such key with group.protocol=consumer: its members have one protocol",
     ),
     Key(
         "coopgroup.telemetry.file",
@@ -282,6 +300,8 @@ _OWN: Final = (
         "because each container has a host name of its own. Told only by members that take part "
         "in warm-ups",
         groups=True,
+        only_with=CLASSIC,
+        otherwise=_NO_LEADER,
     ),
     Key(
         "coopgroup.member",
@@ -290,6 +310,8 @@ _OWN: Final = (
         'what the leader\'s assignor is told about this process, such as `{"places": 4}`: a JSON '
         "object of at most 1,000 bytes, or its text ([use](custom_assignor.md#places-and-tags))",
         groups=True,
+        only_with=CLASSIC,
+        otherwise=_NO_LEADER,
     ),
     Key(
         "coopgroup.window.heartbeat.interval.ms",
@@ -302,6 +324,8 @@ _OWN: Final = (
         "second during the wait",
         default=250,
         groups=True,
+        only_with=CLASSIC,
+        otherwise=_OF_THE_BROKER.format("consumer.heartbeat.interval.ms"),
     ),
     Key(
         "coopgroup.bell.topic",
@@ -320,6 +344,8 @@ _OWN: Final = (
         "topics, partitions or lags gets a sixth of it",
         default=30_000,
         groups=True,
+        only_with=CLASSIC,
+        otherwise=_NO_LEADER,
     ),
 )
 
@@ -369,6 +395,8 @@ _GROUP: Final = (
         default=45_000,
         withheld=True,
         groups=True,
+        only_with=CLASSIC,
+        otherwise=_OF_THE_BROKER.format("consumer.session.timeout.ms"),
     ),
     Key(
         "heartbeat.interval.ms",
@@ -378,6 +406,8 @@ _GROUP: Final = (
         default=3_000,
         withheld=True,
         groups=True,
+        only_with=CLASSIC,
+        otherwise=_OF_THE_BROKER.format("consumer.heartbeat.interval.ms"),
     ),
     Key(
         "max.poll.interval.ms",
@@ -391,11 +421,20 @@ _GROUP: Final = (
     ),
     Key(
         "group.protocol",
-        Verdict.ONLY,
-        _one_of("classic", expected=_CLASSIC),
-        "the members of this group compute the assignment",
-        default="classic",
+        _SAME,
+        _one_of(CLASSIC, CONSUMER),
+        "`consumer` is KIP-848: the broker assigns ([which one is better](consumer-protocol.md))",
+        default=CLASSIC,
         withheld=True,
+    ),
+    Key(
+        "group.remote.assignor",
+        _SAME,
+        _SENT,
+        "the broker's assignor, `uniform` or `range`; if not given, the broker's default",
+        withheld=True,
+        only_with=CONSUMER,
+        otherwise="no such key: the leader assigns; pass assignor=… instead",
     ),
     Key(
         "group.protocol.type",
@@ -414,6 +453,8 @@ _GROUP: Final = (
         "`coopgroup.protocols=coopgroup,range`; of a list with `cooperative-sticky` only this one. "
         "The log has `assignment_strategy_read`",
         withheld=True,
+        only_with=CLASSIC,
+        otherwise=_BROKER_ASSIGNS,
     ),
     Key(
         "coordinator.query.interval.ms",
@@ -715,7 +756,6 @@ _FETCHING: Final = (
 )
 
 _OTHERS: Final = (
-    *_refused("the leader assigns; pass assignor=… instead", "group.remote.assignor"),
     *_refused("pass on_assign, on_revoke and on_lost to subscribe()", "rebalance_cb"),
     *_refused("it is called enable.auto.commit", "auto.commit.enable"),
     *_refused("it is called on_commit", "offset_commit_cb"),

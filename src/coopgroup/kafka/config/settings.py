@@ -16,11 +16,13 @@ from attrs import field, frozen
 from confluent_kafka import KafkaError
 
 from coopgroup.core.member import MemberConfig
+from coopgroup.core.member.config import GroupProtocol
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_connection_settings
 from coopgroup.kafka.config.keys import (
     BELL_TOPIC,
     CONNECTION_KEYS,
+    CONSUMER,
     CONSUMER_KEYS,
     KEYS,
     TELEMETRY_TOPIC,
@@ -138,6 +140,7 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
         **configuration,
     }
     check_keys(given)
+    _check_protocol(configuration)
     member = _member_config(given)
     isolation = text(given.get("isolation.level", "read_committed")).lower()
     auto_commit = switch(given, "enable.auto.commit")
@@ -255,6 +258,8 @@ def _member_config(given: Mapping[str, Any]) -> MemberConfig:
         raise _unfit(given, "max.poll.interval.ms", "at least", "at most")
     return MemberConfig(
         group_id=group_id,
+        protocol=GroupProtocol(choice(given, "group.protocol")),
+        remote_assignor=given_text(given, "group.remote.assignor"),
         protocols=protocols,
         eager=bool(protocols) and _is_eager(protocols[0]),
         instance_id=given_text(given, "group.instance.id"),
@@ -269,6 +274,23 @@ def _member_config(given: Mapping[str, Any]) -> MemberConfig:
         keeps_identity=given_text(given, "coopgroup.state.dir") is not None,
         has_bell=given_text(given, _BELL) is not None,
     )
+
+
+def _check_protocol(configuration: Mapping[str, Any]) -> None:
+    """Refuse the keys that a member does not have with its `group.protocol`.
+
+    A kept identity and a static one exclude each other: after a kill, the broker refuses the static
+    id to the kept member id, until its session ends.
+    """
+    protocol = choice(configuration, "group.protocol")
+    for name in sorted(configuration):
+        key = KEYS.get(name)
+        if key is not None and key.only_with not in {"", protocol}:
+            raise refused(name, configuration[name], key.otherwise)
+    static = given_text(configuration, "group.instance.id")
+    if protocol == CONSUMER and static and given_text(configuration, "coopgroup.state.dir"):
+        expected = "either it or coopgroup.state.dir with group.protocol=consumer"
+        raise refused("group.instance.id", static, expected)
 
 
 def _unfit(

@@ -28,6 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 import attrs
 from attrs import define, field
@@ -42,22 +43,26 @@ from coopgroup.core.member.effects import (
     CancelWarmups,
     CountPartitions,
     FailMember,
+    FindSessionTimeout,
     FinishCommit,
     GrantResources,
     KeepIdentity,
     Lane,
     LoseResources,
+    NameTopics,
     Report,
     RevokeResources,
     RingBell,
     Send,
 )
+from coopgroup.core.member.error_actions import error_name
 from coopgroup.core.member.events import (
     ApplicationStalled,
     BellRang,
     CommitRequested,
     LeaveRequested,
     Offset,
+    SessionTimeoutFound,
     Woken,
 )
 from coopgroup.core.member.transitions import AT_WORK
@@ -106,8 +111,9 @@ from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
-from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
+from coopgroup.kafka.rpc.questions import FindGroupTimeouts, FindTopics, FoundTopic, GroupTimeouts
 from coopgroup.kafka.rpc.transport import GroupTransport, load_connections
+from coopgroup.kafka.trouble import Trouble
 from coopgroup.telemetry import ClaimRefused, MemberReported, Record
 from coopgroup.worker import Worker, require_threads
 
@@ -237,6 +243,7 @@ class GroupDriver:
     _events: GroupEvents = field(factory=GroupEvents, init=False)
     _worker: Worker = field(init=False)
     commits: PendingCommits = field(init=False)
+    _timeout_trouble: Trouble = field(init=False)
     # Reentrant, because a signal handler may close the consumer while its thread holds the lock.
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
     _stopped: bool = field(default=False, init=False)
@@ -252,7 +259,11 @@ class GroupDriver:
         assignor = StickyAssignor() if self.assignor is None else self.assignor
         policy = SimplePolicy() if self.policy is None else self.policy
         self._session = new_session(
-            attrs.evolve(self.settings.member, choices=choices_of(policy, assignor)),
+            attrs.evolve(
+                self.settings.member,
+                choices=choices_of(policy, assignor),
+                own_id=str(uuid4()),
+            ),
             None if slot is None else slot.kept,
             led=slot is not None and slot.seen is not None,
             next_round_in_ms=None if slot is None else slot.next_round_in_ms,
@@ -264,6 +275,9 @@ class GroupDriver:
             timeout_ms = self.settings.member.request_timeout_ms
             self.sink.open_topic(self.settings.telemetry_topic, self.transport, timeout_ms)
         self.commits = PendingCommits(self.sink.warn_of)
+        self._timeout_trouble = Trouble(
+            self.sink.warn, "session_timeout_unknown", "session_timeout_known"
+        )
         self.leader = RoundLeader(
             assignor=assignor,
             policy=policy,
@@ -519,7 +533,14 @@ class GroupDriver:
                 self._ask(effect.lane, effect.request, hear, node, timeout_ms)
             case CancelJoin():
                 self.transport.close_lane(Lane.JOIN)
-            case DecideRound() | CheckLags() | LookOver() | CountPartitions():
+            case (
+                DecideRound()
+                | CheckLags()
+                | LookOver()
+                | CountPartitions()
+                | NameTopics()
+                | FindSessionTimeout()
+            ):
                 self._look_up(effect)
             case (
                 GrantResources()
@@ -545,10 +566,20 @@ class GroupDriver:
                     generation=own.generation,
                 )
 
-    def _look_up(self, effect: DecideRound | CheckLags | LookOver | CountPartitions) -> None:
+    def _look_up(
+        self,
+        effect: DecideRound
+        | CheckLags
+        | LookOver
+        | CountPartitions
+        | NameTopics
+        | FindSessionTimeout,
+    ) -> None:
         match effect:
-            case CountPartitions():
-                self._count(effect)
+            case CountPartitions() | NameTopics():
+                self._find_topics(effect)
+            case FindSessionTimeout():
+                self._find_session_timeout()
             case DecideRound():
                 self.leader.start(effect)
             case CheckLags():
@@ -568,18 +599,41 @@ class GroupDriver:
         else:
             self.slot.keep(identity)
 
-    def _count(self, effect: CountPartitions) -> None:
+    def _find_topics(self, effect: CountPartitions | NameTopics) -> None:
         def on_answer(outcome: Mapping[str, FoundTopic] | TransportFailure) -> None:
             found = {} if isinstance(outcome, TransportFailure) else outcome
-            counts = {
-                name: one.partition_count
-                for name, one in found.items()
-                if one.error_code in _COUNTED_CODES
-            }
-            self.post(attrs.evolve(effect.answered, partition_counts=counts))
+            if isinstance(effect, CountPartitions):
+                counts = {
+                    name: one.partition_count
+                    for name, one in found.items()
+                    if one.error_code in _COUNTED_CODES
+                }
+                answered = attrs.evolve(effect.answered, partition_counts=counts)
+            else:
+                names = {str(one.topic_id): name for name, one in found.items() if one.topic_id}
+                answered = attrs.evolve(effect.answered, topic_names=names)
+            self.post(answered)
 
         lane, request, node = Lane.COMMIT, FindTopics(names=effect.topics), self.member.coordinator
         self._ask(lane, request, on_answer, node, self.settings.member.request_timeout_ms)
+
+    def _find_session_timeout(self) -> None:
+        def on_answer(outcome: GroupTimeouts | TransportFailure) -> None:
+            known_ms = self.member.config.session_timeout_ms
+            if isinstance(outcome, TransportFailure):
+                self._timeout_trouble.fail(error=outcome.message, assumed_ms=known_ms)
+            elif outcome.session_ms is None:
+                error = error_name(outcome.error_code)
+                self._timeout_trouble.fail(at_once=True, error=error, assumed_ms=known_ms)
+            else:
+                self._timeout_trouble.succeed(session_ms=outcome.session_ms)
+                if outcome.session_ms != known_ms:
+                    self.late.session_timeout_ms = outcome.session_ms
+                    self.post(SessionTimeoutFound(session_timeout_ms=outcome.session_ms))
+
+        request = FindGroupTimeouts(group_id=self.settings.member.group_id)
+        timeout_ms = self.settings.member.request_timeout_ms
+        self._ask(Lane.COMMIT, request, on_answer, self.member.coordinator, timeout_ms)
 
     def _hear(self, request_id: int, outcome: Answer | TransportFailure) -> None:
         self.post(outcome_event(request_id, outcome))
@@ -587,7 +641,7 @@ class GroupDriver:
     def _ask(
         self,
         lane: Lane,
-        request: GroupRequest | FindTopics,
+        request: GroupRequest | FindTopics | FindGroupTimeouts,
         on_answer: Callable[[Any], None],
         node: Coordinator | None,
         timeout_ms: int,

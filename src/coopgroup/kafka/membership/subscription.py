@@ -50,11 +50,14 @@ class Subscription:
             warm: partitions whose state the application has; None if it takes no part in warm-ups.
 
         Raises:
+            ConfigurationError: warm-ups, and the broker assigns.
             KafkaException: the list is empty, a name or a pattern is invalid, or the group could
                 not be left before.
             TypeError: not a list of names.
         """
         wish = _read_wish(topics)
+        if warm is not None:
+            self.driver.settings.member.require_leader("on_warmup")
         self._leave_behind()
         self.driver.listen()
         self.listener.callbacks = callbacks
@@ -85,7 +88,12 @@ class Subscription:
             self.driver.wait_left()
 
     def hand_over(self) -> None:
-        """Subscribe to nothing but keep all partitions: the group takes them over in rounds."""
+        """Subscribe to nothing but keep all partitions: the group takes them over in rounds.
+
+        Raises:
+            ConfigurationError: the broker assigns.
+        """
+        self.driver.settings.member.require_leader("hand_over")
         if self._wish is None:
             return
         self.watcher.watch(None)

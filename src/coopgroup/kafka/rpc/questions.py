@@ -17,6 +17,9 @@ WireMessage: TypeAlias = Any
 _METADATA_VERSION_MIN: Final = 4
 # An earlier version of ListOffsets answers with a list of offsets.
 _LIST_OFFSETS_VERSION_MIN: Final = 1
+_GROUP_RESOURCE: Final = 32
+_SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
+_ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
 
 
 @frozen(kw_only=True)
@@ -225,6 +228,56 @@ class FindLogOffsets:
             for topic in response.topics
             for one in topic.partitions
         }
+
+
+@frozen(kw_only=True)
+class GroupTimeouts:
+    """The answer: the settings of a consumer group, or the reason why they are missing.
+
+    Attributes:
+        session_ms: time without a heartbeat after which the coordinator removes a member of
+            KIP-848, in ms; None if unknown.
+        assignment_interval_ms: minimum time between two target assignments (KIP-1263), in ms; None
+            before Kafka 4.3, which added the setting.
+    """
+
+    error_code: int
+    session_ms: int | None = None
+    assignment_interval_ms: int | None = None
+
+
+@frozen(kw_only=True)
+class FindGroupTimeouts:
+    """Ask any broker for settings of a consumer group that KIP-848's answers do not tell.
+
+    The answer has the broker's default for a setting that the group does not have. Needs the right
+    DescribeConfigs on the group.
+    """
+
+    group_id: str
+
+    asks_any_broker: ClassVar[bool] = True
+
+    def message(self) -> WireMessage:
+        """Return kafka-python's message."""
+        from kafka.protocol.admin.configs import DescribeConfigsRequest  # noqa: PLC0415 - CPU time
+
+        group = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=_GROUP_RESOURCE,
+            resource_name=self.group_id,
+            configuration_keys=[_SESSION_TIMEOUT, _ASSIGNMENT_INTERVAL],
+        )
+        return DescribeConfigsRequest(resources=[group])
+
+    def read(self, response: WireMessage) -> GroupTimeouts:
+        """Return the answer."""
+        (group,) = response.results
+        values = {one.name: int(one.value) for one in group.configs if one.value is not None}
+        return GroupTimeouts(
+            error_code=group.error_code,
+            session_ms=values.get(_SESSION_TIMEOUT),
+            assignment_interval_ms=values.get(_ASSIGNMENT_INTERVAL),
+        )
 
 
 def _id_of(topic: WireMessage) -> UUID | None:

@@ -14,12 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import Any, Final, cast
+from uuid import UUID
 
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer import group as wire
 from kafka.protocol.metadata import find_coordinator as wire_coordinator
 
 from coopgroup.core.model.group_api import (
+    ConsumerBeatAnswer,
+    ConsumerBeatRequest,
     Coordinator,
     FindCoordinatorAnswer,
     FindCoordinatorRequest,
@@ -47,6 +50,7 @@ from coopgroup.kafka.rpc.questions import (
     Question,
     WireMessage,
 )
+from coopgroup.kafka.rpc.schemas import ConsumerGroupHeartbeatRequest
 
 GROUP_KEY_TYPE: Final = 0
 # OffsetCommit v10 names topics by id only (KIP-848 clean-up); a classic member knows only names.
@@ -61,6 +65,8 @@ STATIC_SYNC_VERSION: Final = 3
 STATIC_HEARTBEAT_VERSION: Final = 3
 STATIC_LEAVE_VERSION: Final = 3
 STATIC_COMMIT_VERSION: Final = 7
+# What a heartbeat of KIP-848 says instead of an unchanged rebalance timeout.
+_UNCHANGED_MS: Final = -1
 # In the next version, a missing group is an error. This version has instance ids.
 DESCRIBE_VERSION_MAX: Final = 5
 
@@ -217,6 +223,25 @@ def _build_commit(request: OffsetCommitRequest) -> WireMessage:
     )
 
 
+def _build_beat(request: ConsumerBeatRequest) -> WireMessage:
+    message: WireMessage = ConsumerGroupHeartbeatRequest
+    partitions = message.TopicPartitions
+    topics, timeout_ms, owned = request.topics, request.rebalance_timeout_ms, request.owned
+    return message(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        member_epoch=request.epoch,
+        instance_id=request.group_instance_id,
+        rack_id=request.rack,
+        rebalance_timeout_ms=_UNCHANGED_MS if timeout_ms is None else timeout_ms,
+        subscribed_topic_names=None if topics is None else list(topics),
+        server_assignor=request.assignor,
+        topic_partitions=None
+        if owned is None
+        else [partitions(topic_id=UUID(one), partitions=list(each)) for one, each in owned],
+    )
+
+
 def _read_coordinator(response: WireMessage) -> FindCoordinatorAnswer:
     # v4 (KIP-699) answers with a list, one entry per key.
     found = response.coordinators[0] if response.coordinators else response
@@ -310,6 +335,24 @@ def _read_commit(response: WireMessage) -> OffsetCommitAnswer:
     return OffsetCommitAnswer(codes=tuple(sorted(codes)))
 
 
+def _read_beat(response: WireMessage) -> ConsumerBeatAnswer:
+    assignment = response.assignment
+    return ConsumerBeatAnswer(
+        error_code=response.error_code,
+        error_message=response.error_message or "",
+        epoch=response.member_epoch,
+        interval_ms=response.heartbeat_interval_ms,
+        assigned=None
+        if assignment is None
+        else tuple(
+            sorted(
+                (str(one.topic_id), tuple(sorted(one.partitions)))
+                for one in assignment.topic_partitions
+            )
+        ),
+    )
+
+
 # How to build each request, and how to read its response; any other request does both itself.
 _KINDS: Final[Mapping[type, tuple[Callable[[Any], WireMessage], Callable[[WireMessage], Any]]]] = {
     FindCoordinatorRequest: (_build_find_coordinator, _read_coordinator),
@@ -318,6 +361,7 @@ _KINDS: Final[Mapping[type, tuple[Callable[[Any], WireMessage], Callable[[WireMe
     HeartbeatRequest: (_build_heartbeat, _read_heartbeat),
     LeaveGroupRequest: (_build_leave, _read_leave),
     OffsetCommitRequest: (_build_commit, _read_commit),
+    ConsumerBeatRequest: (_build_beat, _read_beat),
     FetchOffsetsRequest: (_build_offset_fetch, _read_offsets),
     DescribeGroupRequest: (_build_describe, _read_description),
 }

@@ -4,7 +4,7 @@ It follows `GroupMetadataManager` and `ClassicGroup` of Kafka 4.x function by fu
 reader can compare. It deliberately lacks:
 
 - authorization, quotas, throttling, and the size of messages and groups (`group.max.size`);
-- share and streams groups; regular expressions and static ids of members of KIP-848;
+- share and streams groups; regular expressions of members of KIP-848;
 - log failures: an accepted assignment or commit is stored at that moment, so
   COORDINATOR_NOT_AVAILABLE after a failed write does not occur;
 - deletion of groups and expiry of offsets, so a group is never Dead;

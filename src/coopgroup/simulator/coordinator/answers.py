@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.model.group_api import (
     Answer,
+    ConsumerBeatAnswer,
+    ConsumerBeatRequest,
     Coordinator,
     FindCoordinatorAnswer,
     FindCoordinatorRequest,
@@ -21,27 +26,24 @@ from coopgroup.core.model.group_api import (
     SyncGroupAnswer,
     SyncGroupRequest,
 )
-from coopgroup.simulator.coordinator.consumer_api import ConsumerBeatRequest, beat_answer
 from coopgroup.simulator.coordinator.state import ClassicGroup, Seat
 
+_ONLY_CODES: Final[dict[type, Callable[..., Answer]]] = {
+    HeartbeatRequest: HeartbeatAnswer,
+    LeaveGroupRequest: LeaveGroupAnswer,
+    ConsumerBeatRequest: ConsumerBeatAnswer,
+}
 
-def refusal(request: GroupRequest | ConsumerBeatRequest, code: int) -> Answer:
+
+def refusal(request: GroupRequest, code: int) -> Answer:
     """Return the answer to a request that is refused with a code."""
-    if isinstance(request, ConsumerBeatRequest):
-        return beat_answer(code)
-    return _classic_refusal(request, code)
-
-
-def _classic_refusal(request: GroupRequest, code: int) -> Answer:
     match request:
+        case HeartbeatRequest() | LeaveGroupRequest() | ConsumerBeatRequest():
+            return _ONLY_CODES[type(request)](error_code=code)
         case JoinGroupRequest():
             return join_refusal(code, request.member_id)
         case SyncGroupRequest():
             return sync_refusal(code)
-        case HeartbeatRequest():
-            return HeartbeatAnswer(error_code=code)
-        case LeaveGroupRequest():
-            return LeaveGroupAnswer(error_code=code)
         case FindCoordinatorRequest():
             return FindCoordinatorAnswer(error_code=code, error_message="", coordinator=None)
         case OffsetCommitRequest():

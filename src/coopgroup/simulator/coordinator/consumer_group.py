@@ -10,6 +10,9 @@ source of these rules. Each member has an epoch and moves towards the target by 
 An epoch of the group follows each change of members, subscriptions or partitions. The next target
 follows with the next JoinGroup, or heartbeat of a member of KIP-848, once the assignment interval
 since the last target is over (KIP-1263). The Heartbeat of a classic member tells only of a target.
+
+The group knows partitions by topic id: a topic that was made again has another one. Resources here
+have ids as names. Classic members speak of names, which are translated at their requests.
 """
 
 from __future__ import annotations
@@ -19,12 +22,17 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 
 import attrs
-from attrs import define, field
+from attrs import define, field, frozen
 
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import (
+    JOINS,
+    LEAVES,
+    LEAVES_FOR_NOW,
     Answer,
+    ConsumerBeatAnswer,
+    ConsumerBeatRequest,
     HeartbeatAnswer,
     HeartbeatRequest,
     JoinGroupAnswer,
@@ -34,7 +42,9 @@ from coopgroup.core.model.group_api import (
     OffsetCommitRequest,
     SyncGroupAnswer,
     SyncGroupRequest,
+    TopicPartitions,
 )
+from coopgroup.core.model.resource_set import Resource
 from coopgroup.errors import DecodeError
 from coopgroup.protocol import (
     KafkaAssignment,
@@ -43,12 +53,6 @@ from coopgroup.protocol import (
     encode_kafka_assignment,
 )
 from coopgroup.simulator.coordinator.answers import join_refusal, refusal, sync_refusal
-from coopgroup.simulator.coordinator.consumer_api import (
-    JOINS,
-    LEAVES,
-    ConsumerBeatRequest,
-    beat_answer,
-)
 from coopgroup.simulator.coordinator.state import (
     ClassicGroup,
     CoordinatorSettings,
@@ -57,6 +61,40 @@ from coopgroup.simulator.coordinator.state import (
     Seat,
     Token,
 )
+
+
+@frozen(kw_only=True)
+class TopicIds:
+    """The topics of the cluster.
+
+    Attributes:
+        existing: all partitions by topic id.
+        names: names of topic ids, also of deleted topics; an id without one is its own name.
+    """
+
+    existing: Callable[[], ResourceSet]
+    names: Callable[[], Mapping[str, str]]
+
+    def by_id(self, resources: ResourceSet) -> ResourceSet:
+        """Return the resources of existing topics by topic id."""
+        ids = self._ids()
+        return ResourceSet({ids[name]: on for name, on in resources.items() if name in ids})
+
+    def by_name(self, resources: ResourceSet) -> ResourceSet:
+        """Return the resources of existing topics by name."""
+        names, existing = self.names(), set(self.existing().names)
+        return ResourceSet(
+            {names.get(one, one): on for one, on in resources.items() if one in existing}
+        )
+
+    def ids_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the ids of existing topics."""
+        ids = self._ids()
+        return tuple(ids[name] for name in names if name in ids)
+
+    def _ids(self) -> dict[str, str]:
+        names = self.names()
+        return {names.get(one, one): one for one in self.existing().names}
 
 
 class Progress(enum.Enum):
@@ -73,8 +111,11 @@ class ConsumerSeat:
 
     Attributes:
         protocols: protocols of its last classic join; empty for a member of KIP-848.
+        previous_epoch: its epoch before the last change; a heartbeat whose answer was lost has it.
         assigned: what it may own.
+        since: the epoch in which each partition of `assigned` was assigned.
         revoking: what it must stop, and still owns.
+        is_away: whether it is static, and has left for now (epoch -2).
         join_by_ms: when it is removed unless it joins, None for never.
         sync_by_ms: when it is removed unless it syncs, None for never.
     """
@@ -86,8 +127,11 @@ class ConsumerSeat:
     protocols: Protocols = ()
     topics: tuple[str, ...] = ()
     epoch: int = 0
+    previous_epoch: int = -1
     progress: Progress = Progress.STABLE
     assigned: ResourceSet = EMPTY
+    since: dict[Resource, int] = field(factory=dict)
+    is_away: bool = False
     revoking: ResourceSet = EMPTY
     expires_at_ms: int = 0
     join_by_ms: int | None = None
@@ -110,6 +154,7 @@ class ConsumerGroup:
     """One consumer group, with the same questions as a `ClassicGroup`.
 
     Attributes:
+        topics: the topics of the cluster.
         target_at_ms: when the last target was made, None before the first one.
         known: all partitions at the last target.
         forgotten: partitions that a member claimed and the conversion did not know of.
@@ -117,7 +162,7 @@ class ConsumerGroup:
 
     now_ms: int = 0
     settings: CoordinatorSettings
-    existing: Callable[[], ResourceSet]
+    topics: TopicIds
     numbers: Iterator[int] = field(factory=lambda: count(1))
     outbox: list[tuple[Token, Answer]] = field(factory=list)
     generation: int = 0
@@ -137,7 +182,7 @@ class ConsumerGroup:
         if not self.seats:
             return GroupState.EMPTY
         settled = all(
-            seat.epoch == self.generation and seat.progress is Progress.STABLE
+            seat.epoch == self.generation and seat.progress is Progress.STABLE and not seat.is_away
             for seat in self.seats.values()
         )
         return GroupState.STABLE if settled else GroupState.PREPARING
@@ -176,7 +221,8 @@ class ConsumerGroup:
         seat.protocols = request.protocols
         seat.session_ms = request.session_timeout_ms
         seat.rebalance_ms = request.rebalance_timeout_ms
-        self._settle(seat, said.topics, said.owned)
+        seat.is_away = False
+        self._settle(seat, said.topics, self.topics.by_id(said.owned))
         seat.join_by_ms = None
         seat.sync_by_ms = self.now_ms + seat.rebalance_ms
         answer = JoinGroupAnswer(
@@ -206,7 +252,8 @@ class ConsumerGroup:
         seat.sync_by_ms = None
         self._touch(seat)
         version = int.from_bytes(seat.protocols[0][1][:2], "big")
-        content = encode_kafka_assignment(KafkaAssignment(assigned=seat.assigned), version)
+        assigned = self.topics.by_name(seat.assigned)
+        content = encode_kafka_assignment(KafkaAssignment(assigned=assigned), version)
         self.answer(token, SyncGroupAnswer(error_code=0, assignment=content))
 
     def heartbeat(self, token: Token, request: HeartbeatRequest) -> None:
@@ -230,44 +277,110 @@ class ConsumerGroup:
 
     def offset_commit(self, token: Token, request: OffsetCommitRequest) -> bool:
         """Return whether a commit is valid."""
-        seat, code = self.seats.get(request.member_id), 0
+        seat = self.seats.get(request.member_id)
         if seat is None or seat.is_classic:
             instance_id = request.group_instance_id
             _, code = self._checked(request.member_id, instance_id, request.generation)
-        elif request.generation != seat.epoch:
-            code = ErrorCode.STALE_MEMBER_EPOCH
+        else:
+            code = 0 if self._is_current(seat, request) else ErrorCode.STALE_MEMBER_EPOCH
         self.answer(token, refusal(request, code))
         return not code
+
+    def _is_current(self, seat: ConsumerSeat, request: OffsetCommitRequest) -> bool:
+        """Return whether the epoch of a commit is valid for each of its partitions (KIP-1251).
+
+        With the member's epoch, a broker does not check who owns a partition.
+        """
+        epoch = request.generation
+        if epoch >= seat.epoch or not self.settings.takes_older_epochs:
+            return epoch == seat.epoch
+        partitions = self.topics.by_id(ResourceSet.from_pairs(row[:2] for row in request.offsets))
+        owned = seat.assigned | seat.revoking
+        return partitions <= owned and all(seat.since[one] <= epoch for one in partitions)
 
     # --- requests of members of KIP-848 ----------------------------------------------------------
 
     def beat(self, token: Token, request: ConsumerBeatRequest) -> None:
         """Process a ConsumerGroupHeartbeat."""
-        seat = self.seats.get(request.member_id)
-        if request.epoch == LEAVES:
-            if seat is not None:
-                self.remove(seat.member_id)
-            self.answer(token, beat_answer(0))
+        code = self._beat_code(request)
+        if code or request.epoch in {LEAVES, LEAVES_FOR_NOW}:
+            if not code:
+                self._leave(self.seats[request.member_id], request.epoch)
+            self.answer(token, ConsumerBeatAnswer(error_code=code))
             return
-        if seat is None and request.epoch != JOINS:
-            self.answer(token, beat_answer(ErrorCode.UNKNOWN_MEMBER_ID))
-            return
-        seat = seat or ConsumerSeat(
-            member_id=request.member_id,
-            session_ms=request.session_ms,
-            rebalance_ms=request.rebalance_ms,
-        )
-        is_repeated = request.epoch < seat.epoch and request.owned - seat.assigned
-        if request.epoch not in {JOINS, seat.epoch} and (request.epoch > seat.epoch or is_repeated):
-            self.answer(token, beat_answer(ErrorCode.FENCED_MEMBER_EPOCH))
-            return
-        self._settle(seat, request.topics, request.owned)
+        seat = self._seat_of(request)
+        before = seat.assigned
+        if request.rebalance_timeout_ms is not None:
+            seat.rebalance_ms = request.rebalance_timeout_ms
+        owned = seat.assigned | seat.revoking  # a member that tells nothing still owns all
+        if request.owned is not None:
+            owned = ResourceSet(dict(request.owned))
+        self._settle(seat, seat.topics if request.topics is None else request.topics, owned)
         if seat.progress is not Progress.UNREVOKED:
             seat.join_by_ms = None
         else:
             self._expect_join(seat)
-        answer = beat_answer(0, seat.epoch, seat.assigned)
+        is_told = request.owned is not None or seat.assigned != before
+        answer = ConsumerBeatAnswer(
+            error_code=0,
+            epoch=seat.epoch,
+            interval_ms=self.settings.consumer_heartbeat_interval_ms,
+            assigned=_by_topic(seat.assigned) if is_told else None,
+        )
         self.answer(token, answer)
+
+    def _beat_code(self, request: ConsumerBeatRequest) -> int:
+        seat = self.seats.get(request.member_id)
+        holder = self._holder(request)
+        if request.epoch == JOINS:
+            is_held = holder is not None and not (holder.is_away or holder.is_classic)
+            return ErrorCode.UNRELEASED_INSTANCE_ID if is_held else 0
+        if holder is not None and holder is not seat:
+            return ErrorCode.FENCED_INSTANCE_ID
+        if seat is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if request.epoch < 0 or self._is_of_this_epoch(seat, request):
+            return 0
+        return ErrorCode.FENCED_MEMBER_EPOCH
+
+    def _is_of_this_epoch(self, seat: ConsumerSeat, request: ConsumerBeatRequest) -> bool:
+        """Return whether the epoch is the member's, or the last one after a lost answer."""
+        if seat.is_away or request.epoch == seat.epoch:
+            return not seat.is_away
+        is_last = request.epoch == seat.previous_epoch and request.owned is not None
+        return is_last and ResourceSet(dict(request.owned or ())) <= seat.assigned
+
+    def _holder(self, request: ConsumerBeatRequest) -> ConsumerSeat | None:
+        instance_id = request.group_instance_id
+        if instance_id is None:
+            return None
+        return self.seats.get(self.static_ids.get(instance_id, ""))
+
+    def _seat_of(self, request: ConsumerBeatRequest) -> ConsumerSeat:
+        """Return the member of a heartbeat; a static one takes the place of its earlier life."""
+        holder = self._holder(request)
+        if holder is not None and holder.member_id != request.member_id:
+            self._rename(holder, request.member_id)
+        known = holder or self.seats.get(request.member_id)
+        seat = known or ConsumerSeat(
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            session_ms=self.settings.consumer_session_timeout_ms,
+            rebalance_ms=request.rebalance_timeout_ms or 0,
+        )
+        if request.epoch == JOINS:
+            seat.protocols, seat.is_away, seat.sync_by_ms = (), False, None
+            seat.session_ms = self.settings.consumer_session_timeout_ms
+        return seat
+
+    def _leave(self, seat: ConsumerSeat, epoch: int) -> None:
+        if epoch == LEAVES:
+            self.remove(seat.member_id)
+            return
+        seat.is_away, seat.join_by_ms = True, None
+        seat.revoking = EMPTY
+        if seat.progress is Progress.UNREVOKED:
+            seat.progress = Progress.STABLE
 
     # --- members, epochs and targets -------------------------------------------------------------
 
@@ -280,12 +393,14 @@ class ConsumerGroup:
     def _replace_code(self, before: ConsumerSeat, member_id: str) -> int:
         if member_id:
             return ErrorCode.FENCED_INSTANCE_ID
-        return 0 if before.is_classic else ErrorCode.UNRELEASED_INSTANCE_ID
+        may_take = before.is_classic or before.is_away
+        return 0 if may_take else ErrorCode.UNRELEASED_INSTANCE_ID
 
     def _rename(self, seat: ConsumerSeat, member_id: str) -> None:
         del self.seats[seat.member_id]
         self.target[member_id] = self.target.pop(seat.member_id, EMPTY)
         seat.member_id = member_id
+        self.seats[member_id] = seat
 
     def _checked(
         self, member_id: str, instance_id: str | None, epoch: int | None
@@ -310,12 +425,13 @@ class ConsumerGroup:
         if seat.instance_id is not None:
             self.static_ids[seat.instance_id] = seat.member_id
         self._touch(seat)
-        existing = self.existing()
+        existing = self.topics.existing()
         if (is_new and topics) or set(topics) != set(seat.topics) or existing != self.known:
             self.generation += 1
         seat.topics, self.known = topics, existing
         if self.generation > self.target_epoch and self._may_make_target():
-            subscribed = {one.member_id: one.topics for one in self.seats.values()}
+            ids_of = self.topics.ids_of
+            subscribed = {one.member_id: ids_of(one.topics) for one in self.seats.values()}
             self.target = assign_uniformly(subscribed, self.target, existing)
             self.target_epoch, self.target_at_ms = self.generation, self.now_ms
         if seat.progress is Progress.STABLE and seat.epoch == self.target_epoch:
@@ -337,7 +453,9 @@ class ConsumerGroup:
             return
         blocked = (target - kept) & self._owned_by_others(seat)
         seat.assigned, seat.revoking = target - blocked, EMPTY
-        seat.epoch = self.target_epoch
+        if seat.epoch != self.target_epoch:
+            seat.previous_epoch, seat.epoch = seat.epoch, self.target_epoch
+        seat.since = {one: seat.since.get(one, seat.epoch) for one in seat.assigned}
         seat.progress = Progress.UNRELEASED if blocked else Progress.STABLE
 
     def _owned_by_others(self, seat: ConsumerSeat) -> ResourceSet:
@@ -385,7 +503,7 @@ class ConsumerGroup:
     def stored(self) -> ConsumerGroup:
         """Return the group that a broker loads; every change of it is in the log."""
         seats = {
-            name: attrs.evolve(seat, join_by_ms=None, sync_by_ms=None)
+            name: attrs.evolve(seat, since=dict(seat.since), join_by_ms=None, sync_by_ms=None)
             for name, seat in self.seats.items()
         }
         return attrs.evolve(
@@ -403,9 +521,7 @@ class ConsumerGroup:
             self._touch(seat)
 
 
-def from_classic_group(
-    group: ClassicGroup, existing: Callable[[], ResourceSet]
-) -> ConsumerGroup | None:
+def from_classic_group(group: ClassicGroup, topics: TopicIds) -> ConsumerGroup | None:
     """Convert a group for its first member of KIP-848; None if the broker refuses that.
 
     It refuses an assignment with user data, which it would lose. A list of revocations of coopgroup
@@ -426,6 +542,7 @@ def from_classic_group(
             return None
         stored = EMPTY if given is None else given.assigned
         forgotten |= said.owned - stored
+        assigned = topics.by_id(stored) & topics.existing()
         seats[seat.member_id] = ConsumerSeat(
             member_id=seat.member_id,
             instance_id=seat.instance_id,
@@ -434,7 +551,8 @@ def from_classic_group(
             protocols=seat.protocols,
             topics=said.topics,
             epoch=group.generation,
-            assigned=stored & existing(),
+            assigned=assigned,
+            since=dict.fromkeys(assigned, group.generation),
             expires_at_ms=group.now_ms + seat.session_ms,
         )
     for old in group.seats.values():
@@ -447,7 +565,7 @@ def from_classic_group(
     return ConsumerGroup(
         now_ms=group.now_ms,
         settings=group.settings,
-        existing=existing,
+        topics=topics,
         numbers=group.numbers,
         outbox=list(group.outbox),
         generation=group.generation if seats else 0,
@@ -455,7 +573,7 @@ def from_classic_group(
         target={name: seat.assigned for name, seat in seats.items()},
         seats=seats,
         static_ids=dict(group.static_ids),
-        known=existing(),
+        known=topics.existing(),
         forgotten=forgotten,
     )
 
@@ -474,7 +592,8 @@ def to_classic_group(group: ConsumerGroup) -> ClassicGroup:
     classic.outbox = list(group.outbox)
     for seat in group.seats.values():
         version = int.from_bytes(seat.protocols[0][1][:2], "big")
-        content = encode_kafka_assignment(KafkaAssignment(assigned=seat.assigned), version)
+        assigned = group.topics.by_name(seat.assigned)
+        content = encode_kafka_assignment(KafkaAssignment(assigned=assigned), version)
         classic.seat(
             Seat(
                 member_id=seat.member_id,
@@ -489,6 +608,10 @@ def to_classic_group(group: ConsumerGroup) -> ClassicGroup:
         )
     classic.protocol_name = classic.select_protocol()
     return classic
+
+
+def _by_topic(resources: ResourceSet) -> TopicPartitions:
+    return tuple((topic_id, tuple(indices.tolist())) for topic_id, indices in resources.items())
 
 
 def assign_uniformly(

@@ -8,7 +8,7 @@ later. Nothing else connects a request with its sender.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from attrs import define, field
@@ -17,6 +17,7 @@ from coopgroup.core.member import ErrorCode
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import (
     Answer,
+    ConsumerBeatRequest,
     FindCoordinatorRequest,
     GroupRequest,
     HeartbeatRequest,
@@ -25,7 +26,7 @@ from coopgroup.core.model.group_api import (
     OffsetCommitRequest,
     SyncGroupRequest,
 )
-from coopgroup.simulator.coordinator.answers import find_coordinator
+from coopgroup.simulator.coordinator.answers import find_coordinator, refusal
 from coopgroup.simulator.coordinator.classic import (
     drop_unsynced,
     end_round_in_time,
@@ -37,12 +38,9 @@ from coopgroup.simulator.coordinator.classic import (
     prepare_round,
     sync_group,
 )
-from coopgroup.simulator.coordinator.consumer_api import (
-    ConsumerBeatRequest,
-    beat_answer,
-)
 from coopgroup.simulator.coordinator.consumer_group import (
     ConsumerGroup,
+    TopicIds,
     from_classic_group,
     to_classic_group,
 )
@@ -61,7 +59,8 @@ class GroupCoordinator:
     """One group on one broker at a time.
 
     Attributes:
-        existing: all partitions, which the broker assigns in a consumer group.
+        existing: all partitions by topic id, which the broker assigns in a consumer group.
+        names: names of topic ids, also of deleted topics; an id without one is its own name.
         forgotten: partitions that conversions did not know of, see `from_classic_group`.
         may_convert: `group.consumer.migration.policy`: whether a classic group with members may
             become a consumer group, and the other way round.
@@ -72,6 +71,7 @@ class GroupCoordinator:
     settings: CoordinatorSettings = field(factory=CoordinatorSettings)
     node_id: int = 1
     existing: Callable[[], ResourceSet] = field(default=lambda: EMPTY)
+    names: Callable[[], Mapping[str, str]] = field(default=dict)
     may_convert: tuple[bool, bool] = (True, True)
     forgotten: ResourceSet = EMPTY
     group: _Group = field(init=False)
@@ -86,7 +86,7 @@ class GroupCoordinator:
     def receive(
         self,
         token: Token,
-        request: GroupRequest | ConsumerBeatRequest,
+        request: GroupRequest,
         now_ms: int,
         *,
         client_id: str = "client",
@@ -96,9 +96,6 @@ class GroupCoordinator:
         group = self._of_protocol(request)
         if isinstance(group, ConsumerGroup):
             self._receive_in_consumer_group(group, token, request, client_id)
-            return
-        if isinstance(request, ConsumerBeatRequest):
-            group.answer(token, beat_answer(ErrorCode.GROUP_ID_NOT_FOUND))
             return
         self._receive_in_classic_group(group, token, request, client_id)
         if group.round_ends_at_ms == now_ms:  # a first round without a wait
@@ -123,15 +120,18 @@ class GroupCoordinator:
                     self._commit(request)
             case FindCoordinatorRequest():
                 group.answer(token, find_coordinator(self.node_id, is_up=True))
+            case ConsumerBeatRequest():
+                group.answer(token, refusal(request, ErrorCode.GROUP_ID_NOT_FOUND))
         self._write_log(generation, due=writes)
 
-    def _of_protocol(self, request: GroupRequest | ConsumerBeatRequest) -> _Group:
+    def _of_protocol(self, request: GroupRequest) -> _Group:
         """Return the group, after the conversion that a request causes."""
         group = self.group
         match group, request:
             case ClassicGroup(), ConsumerBeatRequest(epoch=0):
                 may = self.may_convert[0] or not group.seats
-                converted = from_classic_group(group, self.existing) if may else None
+                topics = TopicIds(existing=self.existing, names=self.names)
+                converted = from_classic_group(group, topics) if may else None
                 if converted is not None:
                     self.group = converted
                     self.forgotten |= converted.forgotten
@@ -145,7 +145,7 @@ class GroupCoordinator:
         self,
         group: ConsumerGroup,
         token: Token,
-        request: GroupRequest | ConsumerBeatRequest,
+        request: GroupRequest,
         client_id: str,
     ) -> None:
         match request:

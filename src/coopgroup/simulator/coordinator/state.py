@@ -56,12 +56,19 @@ class CoordinatorSettings:
         session_timeout_min_ms: `group.min.session.timeout.ms`; 6,000 by default on a broker.
         assignment_interval_ms: `group.consumer.assignment.interval.ms` (KIP-1263): shortest time
             between two targets of a consumer group; 1,000 by default on a broker.
+        consumer_session_timeout_ms: `group.consumer.session.timeout.ms`, of members of KIP-848.
+        consumer_heartbeat_interval_ms: `group.consumer.heartbeat.interval.ms`, likewise.
+        takes_older_epochs: whether a member of KIP-848 may commit with an older epoch in which it
+            owned the partitions already (KIP-1251); brokers before 4.3 refuse that.
     """
 
     initial_rebalance_delay_ms: int = 0
     session_timeout_min_ms: int = 1
     session_timeout_max_ms: int = 1_800_000
     assignment_interval_ms: int = 0
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    takes_older_epochs: bool = True
 
 
 @define(kw_only=True, eq=False)

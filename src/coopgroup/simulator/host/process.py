@@ -14,18 +14,20 @@ import attrs
 from attrs import define, field, frozen
 
 from coopgroup.core.leader import RoundRequest, TopicMetadata, read_members
-from coopgroup.core.member import KeptIdentity, MemberConfig, MemberState
+from coopgroup.core.member import GroupProtocol, KeptIdentity, MemberConfig, MemberState
 from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelJoin,
     CancelWarmups,
     CountPartitions,
     FailMember,
+    FindSessionTimeout,
     FinishCommit,
     GrantResources,
     KeepIdentity,
     Lane,
     LoseResources,
+    NameTopics,
     Report,
     RevokeResources,
     RingBell,
@@ -161,9 +163,19 @@ class Process:
         return self.session.member.state
 
     @property
+    def owned(self) -> ResourceSet:
+        """Resources that its member owns."""
+        return self.session.member.owned
+
+    @property
     def leads(self) -> bool:
         """Whether its member knows itself as the leader, possibly since an earlier life."""
         return self.session.leads
+
+    @property
+    def is_led(self) -> bool:
+        """Whether its member takes part in rounds: the broker assigns to one of KIP-848."""
+        return self.config.protocol is GroupProtocol.CLASSIC
 
     @property
     def is_static(self) -> bool:
@@ -353,8 +365,8 @@ class Process:
                 self._look_over(effect)
             case KeepIdentity():
                 self._keep(effect.identity)
-            case CountPartitions():
-                self._count(effect)
+            case CountPartitions() | NameTopics() | FindSessionTimeout():
+                self._look_up(effect)
             case _:
                 self._tell_application(effect)
 
@@ -454,11 +466,22 @@ class Process:
         seen = self.seen or SeenTopics()
         self.on_keep(PastLife(identity=identity, seen=seen, next_round_in_ms=in_ms))
 
-    def _count(self, effect: CountPartitions) -> None:
-        """Duty 4: look up the numbers of partitions now, and deliver them a while later."""
-        existing, span = self.brokers.existing(), self.run_settings.count_ms
-        counts = {name: len(existing.indices(name)) for name in effect.topics}
-        answered = attrs.evolve(effect.answered, partition_counts=counts)
+    def _look_up(self, effect: CountPartitions | NameTopics | FindSessionTimeout) -> None:
+        """Duty 4: look up topics now, and deliver what is asked a while later."""
+        if isinstance(effect, FindSessionTimeout):
+            return  # a member here knows the timeout of the coordinator from its scenario
+        answered, span = effect.answered, self.run_settings.count_ms
+        if isinstance(effect, CountPartitions):
+            existing = self.brokers.existing()
+            counts = {name: len(existing.indices(name)) for name in effect.topics}
+            answered = attrs.evolve(answered, partition_counts=counts)
+        else:
+            ids = self.brokers.ids
+            names = {ids[name]: name for name in effect.topics if name in ids}
+            share = self.run_settings.no_metadata
+            if share and self.world.dice("names").random() < share:
+                names = {}
+            answered = attrs.evolve(answered, topic_names=names)
         if not span.high:
             self.give(answered)
             return

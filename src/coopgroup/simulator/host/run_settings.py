@@ -31,9 +31,9 @@ class RunSettings:
 
     Attributes:
         callback_ms: time from when a callback is due to its call.
-        count_ms: time for which a member looks up numbers of partitions.
+        count_ms: time for which a member looks up topics.
         notice_ms: time until a leader notices a change of partitions.
-        no_metadata: share of rounds without metadata.
+        no_metadata: share of rounds without metadata, and of look-ups of topic ids that fail.
         awaits_commits: whether an application waits for the commit of a resource that it stops.
             Otherwise it requests the commit and immediately reports the stop, which a consumer
             allows.

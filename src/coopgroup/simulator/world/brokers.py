@@ -29,6 +29,9 @@ class Brokers:
 
     Attributes:
         index_min: first index of each topic: -1 in groups of connectors.
+        topics: number of partitions of each topic, see `set_partitions`.
+        names: name of each topic id, also of deleted topics.
+        ids: id of each topic.
     """
 
     world: World
@@ -37,27 +40,40 @@ class Brokers:
     break_off: Callable[[Call], None]
     index_min: int = 0
     topics: dict[str, int] = field(factory=dict)
-    # The existing resources with their topics: they rarely change, and leaders look them up often.
-    _existing: tuple[dict[str, int], ResourceSet] = field(init=False, factory=lambda: ({}, EMPTY))
+    names: dict[str, str] = field(factory=dict)
+    ids: dict[str, str] = field(factory=dict)
+    # They rarely change, and leaders look them up often.
+    _existing: ResourceSet = EMPTY
+    _existing_by_id: ResourceSet = EMPTY
     _down_until_ms: int = 0
     _wakes_at_ms: int | None = None
 
     def __attrs_post_init__(self) -> None:
-        self.coordinator.existing = self.existing
+        self.coordinator.existing = lambda: self._existing_by_id
+        self.coordinator.names = lambda: self.names
 
     @property
     def is_up(self) -> bool:
         """Whether a broker has the group."""
         return self.world.now_ms >= self._down_until_ms
 
+    def set_partitions(self, name: str, count: int) -> None:
+        """Create, resize or delete a topic; one that is made again has a new topic id."""
+        if not count:
+            self.topics.pop(name, None)
+            self.ids.pop(name, None)
+        else:
+            self.topics[name] = count
+            topic_id = self.ids.setdefault(name, f"{name}/{len(self.names) + 1}")
+            self.names[topic_id] = name
+        first, sizes = self.index_min, self.topics.items()
+        self._existing = ResourceSet({one: range(first, size) for one, size in sizes})
+        by_id = {self.ids[one]: range(first, size) for one, size in sizes}
+        self._existing_by_id = ResourceSet(by_id)
+
     def existing(self) -> ResourceSet:
         """Return every partition of every topic; every connector with its tasks."""
-        topics, resources = self._existing
-        if topics != self.topics:
-            first, topics = self.index_min, dict(self.topics)
-            resources = ResourceSet({name: range(first, size) for name, size in topics.items()})
-            self._existing = (topics, resources)
-        return resources
+        return self._existing
 
     def serve(self, call: Call) -> None:
         """Process a request that has arrived."""

@@ -21,6 +21,8 @@ from coopgroup.core.model.group_api import Answer, HeartbeatAnswer, OffsetCommit
 from coopgroup.core.model.retries import TELL_AFTER_MS, TELL_AGAIN_MS, Retries
 from coopgroup.simulator.coordinator import refusal
 from coopgroup.telemetry import RequestRetried
+from tests.support import consumer_members
+from tests.support.consumer_members import beaten, by_id
 from tests.support.members import HELD, NODE, DrivenMember, found, joined, stable, synced
 
 Kind = RequestKind
@@ -48,6 +50,8 @@ class Played:
     def begin(self) -> "Played":
         if self.kind in {Kind.FIND_COORDINATOR, Kind.JOIN_GROUP, Kind.SYNC_GROUP}:
             self._take(self.driven.give(SubscriptionChanged(topics=("T",))))
+        elif self.kind is Kind.CONSUMER_BEAT:
+            self.driven = consumer_members.stable()
         else:
             self.driven = stable()
         return self
@@ -82,6 +86,7 @@ class Played:
             Kind.SYNC_GROUP: lambda: synced(HELD),
             Kind.HEARTBEAT: lambda: HeartbeatAnswer(error_code=0),
             Kind.OFFSET_COMMIT: lambda: OffsetCommitAnswer(codes=(("T", 0, 0),)),
+            Kind.CONSUMER_BEAT: lambda: beaten(1, by_id(HELD)),
         }
         return self.driven.answer(kind, answers[kind]())
 

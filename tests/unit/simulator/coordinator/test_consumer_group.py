@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NamedTuple
 
 import attrs
 
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import (
-    GroupRequest,
+    JOINS,
+    LEAVES,
+    LEAVES_FOR_NOW,
+    ConsumerBeatAnswer,
+    ConsumerBeatRequest,
     JoinGroupAnswer,
     JoinGroupRequest,
+    OffsetCommitAnswer,
     SyncGroupAnswer,
 )
 from coopgroup.protocol import (
@@ -21,13 +26,7 @@ from coopgroup.protocol import (
     encode_assignment,
     encode_subscription,
 )
-from coopgroup.simulator.coordinator import GroupState
-from coopgroup.simulator.coordinator.consumer_api import (
-    JOINS,
-    LEAVES,
-    ConsumerBeatAnswer,
-    ConsumerBeatRequest,
-)
+from coopgroup.simulator.coordinator import CoordinatorSettings, GroupState
 from coopgroup.simulator.coordinator.consumer_group import ConsumerGroup
 from coopgroup.simulator.coordinator.state import ClassicGroup
 from tests.support.group_requests import (
@@ -42,15 +41,19 @@ from tests.support.group_requests import (
 from tests.support.simulated import DrivenCoordinator
 
 ALL = ResourceSet({"T": range(4)})
+SETTINGS = CoordinatorSettings(consumer_session_timeout_ms=SESSION_MS)
 BEGUN = ErrorCode.REBALANCE_IN_PROGRESS
 
 
 class Group(DrivenCoordinator):
     """A group of classic members beside members of KIP-848, with one topic."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.coordinator.existing = lambda: ALL
+    def __init__(self, settings: CoordinatorSettings = SETTINGS) -> None:
+        super().__init__(settings)
+        self.existing = ALL
+        self.names: dict[str, str] = {}
+        self.coordinator.existing = lambda: self.existing
+        self.coordinator.names = lambda: self.names
 
     # --- classic members --------------------------------------------------------------------------
 
@@ -99,19 +102,54 @@ class Group(DrivenCoordinator):
 
     # --- members of KIP-848 -----------------------------------------------------------------------
 
-    def new(self, name: str, epoch: int = JOINS, owned: ResourceSet = EMPTY) -> ConsumerBeatAnswer:
-        request = ConsumerBeatRequest(
-            group_id="g",
-            member_id=name,
-            epoch=epoch,
-            topics=("T",),
-            owned=owned,
-            session_ms=SESSION_MS,
-            rebalance_ms=REBALANCE_MS,
+    def new(self, name: str, epoch: int = JOINS, owned: ResourceSet = EMPTY) -> Beaten:
+        """Send a full heartbeat."""
+        partitions = tuple((topic, tuple(on.tolist())) for topic, on in owned.items())
+        return self.beaten(
+            ConsumerBeatRequest(
+                group_id="g",
+                member_id=name,
+                epoch=epoch,
+                topics=("T",),
+                owned=partitions,
+                rebalance_timeout_ms=REBALANCE_MS,
+            )
         )
-        answer: object = self.answers[self.send(cast("GroupRequest", request))]
-        assert isinstance(answer, ConsumerBeatAnswer)
-        return answer
+
+    def static(self, name: str, epoch: int = JOINS) -> Beaten:
+        """Send a full heartbeat of a static member without partitions."""
+        return self.beaten(
+            ConsumerBeatRequest(
+                group_id="g",
+                member_id=name,
+                epoch=epoch,
+                group_instance_id="i",
+                topics=("T",),
+                owned=(),
+                rebalance_timeout_ms=REBALANCE_MS,
+            )
+        )
+
+    def short(self, name: str, epoch: int) -> Beaten:
+        """Send a heartbeat that tells no change."""
+        return self.beaten(ConsumerBeatRequest(group_id="g", member_id=name, epoch=epoch))
+
+    def beaten(self, request: ConsumerBeatRequest) -> Beaten:
+        answer = self.ask(request, ConsumerBeatAnswer)
+        assigned = None if answer.assigned is None else ResourceSet(dict(answer.assigned))
+        return Beaten(answer.error_code, answer.epoch, assigned)
+
+
+class Beaten(NamedTuple):
+    """The answer to a heartbeat; no assignment if it has not changed."""
+
+    error_code: int
+    epoch: int
+    given: ResourceSet | None
+
+    @property
+    def assigned(self) -> ResourceSet:
+        return EMPTY if self.given is None else self.given
 
 
 def shared() -> tuple[Group, str, ResourceSet]:
@@ -131,7 +169,7 @@ def shared() -> tuple[Group, str, ResourceSet]:
 def test_group_is_converted_and_each_member_gets_its_half() -> None:
     group = Group()
     a = group.classic_member()
-    assert group.new("k") == ConsumerBeatAnswer(error_code=0, epoch=2)
+    assert group.new("k") == (0, 2, EMPTY)
     assert group.beat(a, 1) == BEGUN
     answer = group.join(a, ALL)
     assert (answer.leader_id, answer.members, answer.generation) == ("", (), 1)
@@ -319,7 +357,170 @@ def test_group_survives_its_broker() -> None:
 def test_new_partitions_are_assigned_with_a_new_epoch() -> None:
     group, a, half = shared()
     more = ResourceSet({"T": range(6)})
-    group.coordinator.group.existing = lambda: more  # type: ignore[union-attr]
+    group.existing = more
     answer = group.new("k", 2, ALL - half)
     assert (answer.epoch, len(answer.assigned)) == (3, 3)
     assert group.beat(a, 2) == BEGUN
+
+
+# --- only members of KIP-848 ----------------------------------------------------------------------
+
+
+def alone() -> tuple[Group, int]:
+    """Return a group of one member with all partitions, and its epoch."""
+    group = Group()
+    epoch = group.new("k").epoch
+    assert group.new("k", epoch, ALL).assigned == ALL
+    return group, epoch
+
+
+def test_short_heartbeat_is_answered_without_an_assignment_unless_it_has_changed() -> None:
+    group, epoch = alone()
+    assert group.short("k", epoch) == (0, epoch, None)
+    group.new("l")
+    answer = group.short("k", epoch)
+    assert (answer.epoch, len(answer.assigned)) == (epoch, 2)
+    assert group.short("k", epoch).given is None
+
+
+def test_short_heartbeat_acknowledges_nothing_and_part_of_a_revocation_neither() -> None:
+    """The coordinator releases the revoked partitions as a whole."""
+    group, epoch = alone()
+    joined = group.new("l").epoch
+    half = group.short("k", epoch).assigned
+    one = ResourceSet.from_pairs([next(iter(ALL - half))])
+    assert group.short("k", epoch).epoch == epoch
+    assert group.new("k", epoch, half | one).epoch == epoch
+    assert group.new("l", joined).assigned == EMPTY
+    assert group.new("k", epoch, half).epoch == joined
+    assert group.new("l", joined).assigned == ALL - half
+
+
+def test_join_of_a_known_member_gets_the_same_assignment_at_the_same_epoch() -> None:
+    group, epoch = alone()
+    assert group.new("k") == (0, epoch, ALL)
+    assert group.generation == epoch
+
+
+def test_join_of_a_known_member_acknowledges_its_revocation() -> None:
+    group, epoch = alone()
+    joined = group.new("l").epoch
+    group.short("k", epoch)
+    assert group.new("k").epoch == joined
+    assert len(group.new("l", joined).assigned) == 2
+
+
+def test_epoch_before_the_last_one_counts_after_a_lost_answer() -> None:
+    """Only with claims: a member that tells nothing may have missed a revocation."""
+    group, epoch = alone()
+    group.existing = ResourceSet({"T": range(6)})
+    newer = group.new("k", epoch, ALL).epoch
+    assert group.new("k", epoch, ALL) == (0, newer, group.existing)
+    assert group.short("k", epoch).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    more = group.existing | ResourceSet({"T": [9]})
+    assert group.new("k", epoch, more).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert group.new("k", newer + 1).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_leave_of_an_unknown_member_is_refused() -> None:
+    group, _ = alone()
+    assert group.new("x", LEAVES).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_revocation_that_is_not_acknowledged_removes_the_member() -> None:
+    group, epoch = alone()
+    joined = group.new("l").epoch
+    for _ in range(6):
+        assert group.new("k", epoch, ALL).error_code == 0
+        group.new("l", joined)
+        group.wait(REBALANCE_MS // 6)
+    assert group.new("k", epoch, ALL).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.new("l", joined).assigned == ALL
+
+
+def test_static_member_that_leaves_for_now_gets_the_same_partitions_under_a_new_id() -> None:
+    group = Group()
+    epoch = group.static("a").epoch
+    assert group.static("a", LEAVES_FOR_NOW).error_code == 0
+    assert group.coordinator.group.state is GroupState.PREPARING
+    assert group.static("a", epoch).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert group.static("b") == (0, epoch, ALL)
+    assert group.static("a", epoch).error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert list(group.coordinator.group.seats) == ["b"]
+
+
+def test_static_classic_member_that_returns_with_kip_848_need_not_sync() -> None:
+    """The time to sync of its earlier process ends with that process."""
+    group = Group()
+    group.classic_member(instance_id="i")
+    group.new("k")
+    group.join("", instance_id="i")  # never syncs
+    epoch = group.static("a").epoch
+    for _ in range(6):
+        group.wait(REBALANCE_MS // 6)
+        group.short("k", 2)
+        beat = ConsumerBeatRequest(group_id="g", member_id="a", epoch=epoch, group_instance_id="i")
+        epoch = group.beaten(beat).epoch
+        assert epoch > 0
+
+
+def test_static_id_is_refused_until_its_holder_leaves_or_its_session_ends() -> None:
+    """Under the same member id too."""
+    group = Group()
+    group.static("a")
+    assert group.static("a").error_code == ErrorCode.UNRELEASED_INSTANCE_ID
+    assert group.static("b").error_code == ErrorCode.UNRELEASED_INSTANCE_ID
+    group.wait(SESSION_MS)
+    assert group.static("b").assigned == ALL
+
+
+def test_static_member_that_does_not_return_is_removed_by_its_session() -> None:
+    group = Group()
+    group.static("a")
+    group.static("a", LEAVES_FOR_NOW)
+    group.wait(SESSION_MS)
+    assert group.new("k").assigned == ALL
+
+
+def test_commit_with_an_older_epoch_counts_for_partitions_of_that_time() -> None:
+    """One partition that was assigned later refuses the whole request (KIP-1251)."""
+    group, epoch = alone()
+    group.existing = ResourceSet({"T": range(6)})
+    newer = group.new("k", epoch, ALL).epoch
+    assert group.code(commit("k", epoch, partition=0)) == 0
+    assert group.code(commit("k", epoch, partition=5)) == ErrorCode.STALE_MEMBER_EPOCH
+    both = attrs.evolve(commit("k", epoch), offsets=(("T", 0, 1, -1, ""), ("T", 5, 1, -1, "")))
+    answer = group.ask(both, OffsetCommitAnswer)
+    assert {code for *_, code in answer.codes} == {ErrorCode.STALE_MEMBER_EPOCH}
+    assert group.code(commit("k", newer, partition=5)) == 0
+    assert group.code(commit("k", newer + 1)) == ErrorCode.STALE_MEMBER_EPOCH
+    assert group.code(commit("x", newer)) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_commit_of_a_revoked_partition_counts_until_the_acknowledgement() -> None:
+    group, epoch = alone()
+    newer = group.new("l").epoch
+    half = group.short("k", epoch).assigned
+    gone = next(iter(ALL - half)).index
+    assert group.code(commit("k", epoch, partition=gone)) == 0
+    group.new("k", epoch, half)
+    assert group.code(commit("k", epoch, partition=gone)) == ErrorCode.STALE_MEMBER_EPOCH
+    assert group.code(commit("k", newer, partition=gone)) == 0  # nothing checks the owner
+
+
+def test_brokers_before_4_3_refuse_each_other_epoch() -> None:
+    group = Group(attrs.evolve(SETTINGS, takes_older_epochs=False))
+    epoch = group.new("k").epoch
+    group.existing = ResourceSet({"T": range(6)})
+    group.new("k", epoch, ALL)
+    assert group.code(commit("k", epoch, partition=0)) == ErrorCode.STALE_MEMBER_EPOCH
+
+
+def test_topic_that_is_made_again_has_another_id() -> None:
+    """The partitions of the old id are revoked, though the new ones have the same names."""
+    group, epoch = alone()
+    remade = ResourceSet({"T/2": range(4)})
+    group.existing = remade
+    group.names = {"T/2": "T"}
+    assert group.new("k", epoch, ALL).assigned == EMPTY
+    assert group.new("k", epoch).assigned == remade
