@@ -197,7 +197,6 @@ class ThreadProcessing:
                 self._attempts.close()
                 self._begin_ready()
             self._serve_until_ended(until_s)
-            self._give_up_ended(math.inf)
         finally:
             with self._changed:
                 left = self._attempts.give_up_all()
@@ -206,15 +205,25 @@ class ThreadProcessing:
             self._attachment.detach(self.scheduler.unhandled(), is_complete=is_complete)
 
     def _serve_until_ended(self, until_s: float) -> None:
-        """Wait for the workers; the group's rounds go on meanwhile."""
+        """Wait for the workers; the group's rounds go on meanwhile, also if callbacks raise."""
+        failures: list[Exception] = []
         while now_s() < until_s:
             with self._changed:
                 if not self.scheduler.in_flight:
-                    return
+                    break
                 self._changed.wait(_WAIT_BUSY_S)
-            if not self._attachment.is_closed():
-                self._tend()
-                self.consumer.consume(0, 0)
+            try:
+                if not self._attachment.is_closed():
+                    self._tend()
+                    self.consumer.consume(0, 0)
+            except Exception as error:  # noqa: BLE001  (raised below; the records go on)
+                failures.append(error)
+        try:
+            self._give_up_ended(math.inf)
+        except Exception as error:  # noqa: BLE001  (so that the first error is raised)
+            failures.append(error)
+        if failures:
+            raise failures[0]
 
     # --- the jobs --------------------------------------------------------------------------------
 

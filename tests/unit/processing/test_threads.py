@@ -154,3 +154,26 @@ def test_offsets_of_handled_records_are_committed_at_the_end(make: Make) -> None
     assert group.consumer.committed == {("t", 0): 3}
     assert group.consumer.seeks == [("t", 0, 3)]
     assert group.consumer.automatic
+
+
+def test_exception_of_a_callback_at_the_end_cuts_off_no_record_in_flight(make: Make) -> None:
+    """Otherwise its handler runs beside the next call of `process`, within its time."""
+    group = make(*records(0, 1))
+
+    def on_revoke(*_: object) -> None:
+        raise OSError("disk full")
+
+    group.consumer.callbacks.on_revoke = on_revoke
+    group.hold((0, 0))
+
+    def story() -> Story:
+        yield
+        group.stop.set()
+        yield
+        group.release()
+        group.revoke(1)
+
+    with pytest.raises(OSError, match="disk full"):
+        group.play(story())
+    assert group.handled == [(0, 0)]
+    assert group.consumer.stored == {("t", 0): 1}
