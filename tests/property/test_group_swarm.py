@@ -22,7 +22,7 @@ from tests.swarm.play import play, story
 from tests.swarm.run_files import read_run, run_to_toml
 from tests.swarm.runs import Act, ActKind, SwarmRun, draw
 
-SEEDS: Final = 200
+SEEDS: Final = 100
 CHUNK: Final = 50
 REGRESSIONS: Final = Path("simulations/regressions")
 
