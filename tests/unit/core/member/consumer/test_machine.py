@@ -4,6 +4,7 @@ import attrs
 import pytest
 
 from coopgroup.core.member import ErrorCode, KeptIdentity, MemberState, new_member
+from coopgroup.core.member.effects import FindSessionTimeout
 from coopgroup.core.member.events import (
     CatalogueSeen,
     CommitRequested,
@@ -11,6 +12,7 @@ from coopgroup.core.member.events import (
     LossHandled,
     Offset,
     RoundDecided,
+    SessionTimeoutFound,
     StartsDeclined,
     SubscriptionChanged,
     WarmSetDeclared,
@@ -21,14 +23,17 @@ from coopgroup.core.model.group_api import JOINS, LEAVES
 from coopgroup.core.session import Session, backing_off, fail, session_deadline_ms, step
 from coopgroup.errors import ConfigurationError
 from tests.support.consumer_members import (
+    BEAT,
     CLOSED,
     CONFIG,
     EVERY_STATE,
+    INTERVAL_MS,
     KEEPING,
     LEAVE,
     STATIC,
     SUBSCRIBED,
     T0,
+    beaten,
     joining,
     new,
     stable,
@@ -74,6 +79,47 @@ def test_identity_of_a_classic_member_or_without_the_setting_is_not_used() -> No
 def test_member_without_an_id_of_its_process_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="own_id"):
         new_member(attrs.evolve(CONFIG, own_id=""))
+
+
+# --- the session timeout -----------------------------------------------------------------------
+
+
+def test_session_timeout_is_asked_for_at_each_join_and_every_five_minutes() -> None:
+    driven = joining().beat(HELD)
+    assert driven.found(FindSessionTimeout)
+    asked_ms = []
+    while driven.now_ms < 700_000:
+        driven.beat()
+        asked_ms += [driven.now_ms] * len(driven.found(FindSessionTimeout))
+    assert [round(at_ms / 300_000) for at_ms in asked_ms] == [1, 2]
+    assert driven.fail_beat(ErrorCode.UNKNOWN_MEMBER_ID).give(LossHandled()).beats()
+    assert driven.beat(HELD).found(FindSessionTimeout)
+
+
+def test_session_timeout_is_asked_for_when_the_broker_beats_at_another_pace() -> None:
+    driven = stable().due()
+    driven.answer(BEAT, attrs.evolve(beaten(1), interval_ms=INTERVAL_MS + 1))
+    assert driven.found(FindSessionTimeout)
+
+
+@pytest.mark.parametrize("change_ms", [-1_000, 1_000])
+def test_lease_follows_the_session_timeout_of_the_group(change_ms: int) -> None:
+    """A shorter one counts for the lease at once, a longer one from the next answer."""
+    driven = stable().beat()
+    before_ms, sent_ms = driven.member.lease.until_ms, driven.now_ms
+    timeout_ms = CONFIG.session_timeout_ms + change_ms
+    driven.give(SessionTimeoutFound(session_timeout_ms=timeout_ms))
+    assert driven.member.lease.until_ms == before_ms + min(change_ms, 0)
+    assert driven.member.config.session_timeout_ms == timeout_ms
+    driven.beat()
+    assert driven.now_ms > sent_ms
+    assert driven.member.lease.until_ms == driven.now_ms + timeout_ms
+
+
+def test_lease_that_ends_with_a_shorter_session_timeout_is_a_loss() -> None:
+    driven = stable().wait(1)
+    driven.give(SessionTimeoutFound(session_timeout_ms=1))
+    assert driven.member.state is MemberState.LOSING
 
 
 # --- subscriptions -----------------------------------------------------------------------------
