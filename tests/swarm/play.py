@@ -14,7 +14,7 @@ import attrs
 from attrs import define, field, frozen
 
 from coopgroup.core.assignors.registry import create_assignor
-from coopgroup.core.member import GroupProtocol, Member, MemberConfig, MemberState
+from coopgroup.core.member import ErrorCode, GroupProtocol, Member, MemberConfig, MemberState
 from coopgroup.core.member.effects import Lane
 from coopgroup.core.member.events import RejoinRequested, StartsDeclined, SubscriptionChanged
 from coopgroup.core.member.transitions import AT_WORK
@@ -197,6 +197,9 @@ def _played(
             simulation, simulation.network.brokers, guests.processes, player.disturbed
         )
         simulation.network.brokers = cast("Brokers", witness)
+    if has_leaders(run):
+        # Rounds of so short time-outs may follow each other until a join gives up the conversion.
+        simulation.fatal_codes.add(ErrorCode.GROUP_ID_NOT_FOUND)
     if faults.loss:
         player.disturbed.add("")
     for act in run.acts:

@@ -137,6 +137,7 @@ class GroupCoordinator:
                     self.forgotten |= converted.forgotten
             case ConsumerGroup(), JoinGroupRequest() if not group.seats:
                 self.group = to_classic_group(group)
+                self._stored = self.group.stored()
             case _:
                 pass
         return self.group
@@ -165,12 +166,12 @@ class GroupCoordinator:
             case FindCoordinatorRequest():
                 group.answer(token, find_coordinator(self.node_id, is_up=True))
         self._become_classic(group)
-        self._stored = self.group.stored()
 
     def _become_classic(self, group: ConsumerGroup) -> None:
         if group.is_classic_again and self.may_convert[1]:
             self.group = classic = to_classic_group(group)
             prepare_round(classic)
+            self._stored = classic.stored()
 
     def advance(self, now_ms: int) -> None:
         """Advance the time: end sessions, ids, rounds and syncs in order."""
@@ -180,7 +181,6 @@ class GroupCoordinator:
                 group.now_ms = max(group.now_ms, at_ms)
                 group.expire(at_ms)
                 self._become_classic(group)
-                self._stored = self.group.stored()
                 if self.group is not group:
                     self.advance(now_ms)
                     return
@@ -214,6 +214,8 @@ class GroupCoordinator:
         if isinstance(self.group, ClassicGroup):  # a consumer group answers each request at once
             seats = self.group.seats.values()
             waiting = [t for seat in seats for t in (seat.join, seat.sync) if t is not None]
+        else:  # and every change of it is in the log
+            self._stored = self.group
         self.node_id = node_id
         self.group = self._stored.stored()
         self.group.start_sessions(now_ms)

@@ -346,14 +346,18 @@ def _act_on_error(turn: Turn, kind: RequestKind, code: int, message: str) -> Non
 
 
 def _is_converted_soon(turn: Turn, code: int) -> bool:
-    """Return whether a join may find that a classic group is converted after all."""
+    """Return whether a join may find that a classic group is converted after all.
+
+    A group is not converted in a round that revokes. Such a round and the one that follows may last
+    for a rebalance time-out each. Later, the broker's migration policy forbids the conversion.
+    """
     member = turn.member
     failing = member.retries.get(RequestKind.CONSUMER_BEAT)
     return (
         code == ErrorCode.GROUP_ID_NOT_FOUND
         and not member.in_generation
         and failing is not None
-        and turn.now_ms < failing.since_ms + member.config.rebalance_timeout_ms
+        and turn.now_ms < failing.since_ms + 2 * member.config.rebalance_timeout_ms
     )
 
 

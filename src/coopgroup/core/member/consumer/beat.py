@@ -50,6 +50,9 @@ class Beat:
         names: names of the topic ids that the member owns or is assigned.
         ids: topic ids of the names of which it owns partitions.
         looks: times at which it asks for news, ascending.
+        is_own: whether the next heartbeat tells or asks something of this member.
+        was_own: the same, of the heartbeat on its way; a regular one and a look are not.
+        rings_at_ms: when it rings for the news of a regular heartbeat or a look; None for never.
         fruitless: heartbeats for rings that brought no news, in a row.
         memberships: member ids that it has given itself.
         left_behind: earlier member ids that the coordinator may still know, and must forget.
@@ -67,6 +70,9 @@ class Beat:
     names: Mapping[str, str] = attrs.field(factory=dict)
     ids: Mapping[str, str] = attrs.field(factory=dict)
     looks: tuple[int, ...] = ()
+    is_own: bool = False
+    was_own: bool = False
+    rings_at_ms: int | None = None
     fruitless: int = 0
     memberships: int = 0
     left_behind: tuple[str, ...] = ()

@@ -11,6 +11,8 @@ A member rings on four occasions:
 3. the heartbeat that acknowledged a revocation was answered: these partitions are free;
 4. a regular heartbeat, or a look, brought news: it made a new target, or tells of one that the
    others do not know. News from a heartbeat for a ring are no occasion: the others heard it too.
+   This ring waits up to a quarter of a second, a time of each member's own, and is not needed if
+   another member rings before: all members of a large group look at the same time.
 
 A ring is heeded by a heartbeat now, and by looks: the target may not be made before the assignment
 interval (KIP-1263, one second) is over, and only a heartbeat makes it. A later release may also
@@ -25,6 +27,7 @@ Without `MemberConfig.has_bell`, a member neither rings nor looks.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
 import attrs
 
@@ -35,10 +38,12 @@ from coopgroup.core.member.parts import BELL_PAUSE_MS
 from coopgroup.core.member.transitions import MemberState
 
 if TYPE_CHECKING:
+    from coopgroup.core.member.member import Member
     from coopgroup.core.member.turn import Turn
 
 _SHORT_LOOKS_MS: Final = (25, 120)
 _LONG_LOOK_MS: Final = 1_050
+_SPREAD_MS: Final = 250
 _PAUSE_MAX_MS: Final = 1_000
 _EVEN_PAUSES: Final = 4
 _DOUBLINGS_MAX: Final = 5
@@ -54,6 +59,7 @@ def heed_ring(turn: Turn) -> None:
     waits = RequestKind.CONSUMER_BEAT in member.outstanding
     if not (member.config.has_bell and (waits or member.state in _OWNING)):
         return
+    set_beat(turn, rings_at_ms=None)
     at_ms = max(turn.now_ms, member.bell.heed_at_ms)
     if at_ms < member.heartbeat_at_ms:
         turn.set(heartbeat_at_ms=at_ms)
@@ -86,8 +92,15 @@ def ring_after_answer(turn: Turn, *, is_first: bool, gains: bool, is_news: bool)
         set_beat(turn, looks=(), fruitless=0)
     if is_first and not gains:
         _look_later(turn, turn.now_ms, also_soon=True)
-    if is_first or beat.acknowledged or (is_news and not beat.was_rung):
-        turn.set(bell=attrs.evolve(turn.member.bell, ring_at_ms=turn.now_ms))
+    if is_first or beat.acknowledged or (is_news and beat.was_own):
+        _want_ring(turn)
+    elif is_news and not beat.was_rung:
+        set_beat(turn, rings_at_ms=turn.now_ms + own_ms(turn.member, _SPREAD_MS))
+
+
+def own_ms(member: Member, max_ms: int) -> int:
+    """Return a time below a limit that differs from member to member, and stays the same."""
+    return crc32(member.member_id.encode()) % max(max_ms, 1)
 
 
 def ring_after_leave(turn: Turn) -> None:
@@ -98,6 +111,10 @@ def ring_after_leave(turn: Turn) -> None:
 
 def ring_if_due(turn: Turn) -> None:
     """Ring at the end of a step, and not twice within 50 ms."""
+    rings_at_ms = turn.member.beat.rings_at_ms
+    if rings_at_ms is not None and turn.now_ms >= rings_at_ms:
+        set_beat(turn, rings_at_ms=None)
+        _want_ring(turn)
     bell = turn.member.bell
     if bell.ring_at_ms is None:
         return
@@ -109,6 +126,10 @@ def ring_if_due(turn: Turn) -> None:
         return
     turn.emit(RingBell())
     turn.set(bell=attrs.evolve(bell, ring_at_ms=None, rung_at_ms=turn.now_ms))
+
+
+def _want_ring(turn: Turn) -> None:
+    turn.set(bell=attrs.evolve(turn.member.bell, ring_at_ms=turn.now_ms))
 
 
 def _look_later(turn: Turn, at_ms: int, *, also_soon: bool) -> None:

@@ -18,5 +18,4 @@ def set_beat(turn: Turn, **changes: Any) -> None:  # noqa: ANN401  (`replaced` c
 def beat_now(turn: Turn) -> None:
     """Let the next heartbeat be due now, because this member has something to tell or to ask."""
     turn.set(heartbeat_at_ms=turn.now_ms)
-    if turn.member.beat.is_rung:
-        set_beat(turn, is_rung=False)
+    set_beat(turn, is_own=True, is_rung=False)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from coopgroup.core.member.commits import take_batch
 from coopgroup.core.member.consumer.beat import Told
-from coopgroup.core.member.consumer.bell import count_heeded
+from coopgroup.core.member.consumer.bell import count_heeded, own_ms
 from coopgroup.core.member.consumer.changes import set_beat
 from coopgroup.core.member.effects import Lane, Send
 from coopgroup.core.member.error_actions import RequestKind
@@ -69,7 +69,7 @@ def next_deadline_ms(member: Member) -> int | None:
     times = [at_ms for _, at_ms in wanted(member)]
     if member.owned:
         times.append(member.lost_at_ms)
-    own = (member.bell.ring_at_ms, member.commits.due_at_ms)
+    own = (member.bell.ring_at_ms, member.beat.rings_at_ms, member.commits.due_at_ms)
     times += [at_ms for at_ms in own if at_ms is not None]
     return min(times, default=None)
 
@@ -161,10 +161,15 @@ def _beat_request(turn: Turn) -> ConsumerBeatRequest:
         looks=tuple(at_ms for at_ms in beat.looks if at_ms > turn.now_ms),
         was_rung=beat.is_rung,
         is_rung=False,
+        was_own=beat.is_own,
+        is_own=False,
         acknowledged=beat.acknowledges,
         acknowledges=False,
     )
-    turn.set(heartbeat_at_ms=turn.now_ms + beat.interval_ms)
+    # A ring reaches all members at once. With the same pause, all would beat at once for ever.
+    is_early = beat.is_rung or member.heartbeat_at_ms > turn.now_ms
+    early_ms = own_ms(member, beat.interval_ms // 2) if is_early else 0
+    turn.set(heartbeat_at_ms=turn.now_ms + beat.interval_ms - early_ms)
     joins = member.generation == NO_GENERATION
     return ConsumerBeatRequest(
         group_id=config.group_id,

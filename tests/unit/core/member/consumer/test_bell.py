@@ -8,6 +8,7 @@ from coopgroup.core.model import EMPTY
 from tests.support.consumer_members import (
     BEAT,
     CLOSED,
+    INTERVAL_MS,
     LEAVE,
     STATIC,
     T0,
@@ -79,9 +80,26 @@ def test_acknowledgement_without_an_answer_rings_when_it_is_answered() -> None:
     assert driven.beat(T0).rings()
 
 
-def test_news_of_a_regular_heartbeat_ring() -> None:
+def test_news_of_a_heartbeat_that_the_member_asked_for_ring() -> None:
     assert settled().wait(FAR_MS // 20).give(RejoinRequested(reason="")).beat(None, 5).rings()
     assert not settled().give(RejoinRequested(reason="")).beat(None).rings()
+
+
+def test_news_of_a_regular_heartbeat_ring_after_a_while() -> None:
+    driven = stable(WITH_BELL).beat(None, 5)
+    assert not driven.rings()
+    assert driven.wait(250).rings()
+
+
+def test_members_that_beat_for_the_same_ring_do_not_beat_at_the_same_time_for_ever() -> None:
+    times = set()
+    for number in range(20):
+        driven = settled()
+        driven.member = attrs.evolve(driven.member, member_id=f"p{number}")
+        heard(driven, 1)
+        times.add(driven.member.heartbeat_at_ms - driven.now_ms)
+    assert len(times) > 15
+    assert INTERVAL_MS // 2 < min(times) <= max(times) <= INTERVAL_MS
 
 
 def test_news_of_a_heartbeat_for_a_ring_do_not_ring() -> None:
@@ -89,9 +107,34 @@ def test_news_of_a_heartbeat_for_a_ring_do_not_ring() -> None:
     assert not heard(settled(), 100).beat(T0, 5).rings()
 
 
-def test_news_of_a_look_ring() -> None:
-    driven = heard(settled(), 100).beat().wait(25)
-    assert driven.beat(T0, 5).rings()
+def looked() -> DrivenConsumer:
+    """Return a member whose look has just brought news."""
+    return heard(settled(), 100).beat().wait(25).beat(T0, 5)
+
+
+def test_news_of_a_look_ring_after_a_while() -> None:
+    driven = looked()
+    assert not driven.rings()
+    at_ms = next_deadline_ms(driven.member)
+    assert at_ms is not None
+    assert 0 <= at_ms - driven.now_ms < 250
+    assert driven.wait(at_ms - driven.now_ms).rings()
+
+
+def test_news_of_a_look_do_not_ring_if_another_member_rings_first() -> None:
+    """All members of a large group look at the same time."""
+    driven = heard(looked())
+    assert not driven.wait(250).rings()
+
+
+def test_members_ring_at_different_times_for_the_news_of_a_look() -> None:
+    times = set()
+    for number in range(20):
+        driven = heard(settled(), 100).beat().wait(25)
+        driven.member = attrs.evolve(driven.member, member_id=f"p{number}")
+        driven.beat(T0, 5)
+        times.add((next_deadline_ms(driven.member) or 0) - driven.now_ms)
+    assert len(times) > 15
 
 
 def test_second_ring_within_50_ms_is_late_and_not_lost() -> None:
