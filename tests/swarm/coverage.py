@@ -73,25 +73,65 @@ SAFETY: Final[Mapping[str, Callable[[GroupSnapshot, RoundPlan], bool]]] = {
 }
 
 # Pairs of a state and an event that no run can have, with the reason.
+_S: Final = MemberState
 _ALL: Final = frozenset(MemberState)
-IMPOSSIBLE: Final[Mapping[str, tuple[frozenset[MemberState], str]]] = {
-    "CatalogueSeen": (_ALL, "only groups of named resources have a catalogue"),
-    "BellRang": (_ALL, "histories have no bell"),
-    "WarmupFailed": (_ALL, "no warm-up fails by itself in a history"),
-    "WarmSetDeclared": (
-        _ALL - {MemberState.UNSUBSCRIBED},
+IMPOSSIBLE: Final[tuple[tuple[frozenset[MemberState], tuple[str, ...], str], ...]] = (
+    (_ALL, ("CatalogueSeen",), "only groups of named resources have a catalogue"),
+    (_ALL, ("BellRang",), "histories have no bell"),
+    (_ALL, ("WarmupFailed",), "no warm-up fails by itself in a history"),
+    (
+        _ALL - {_S.UNSUBSCRIBED},
+        ("WarmSetDeclared",),
         "an application declares its state before it subscribes",
     ),
-    "LossHandled": (
-        _ALL - {MemberState.LOSING, MemberState.FAILED},
+    (
+        _ALL - {_S.LOSING},
+        ("LossHandled",),
         "an application answers each loss once, and the member waits for it",
     ),
-    "RoundDecided": (
-        frozenset({MemberState.UNSUBSCRIBED}),
-        "a process that has left the group ends at once",
+    (
+        frozenset({_S.UNSUBSCRIBED}),
+        (
+            "Answered",
+            "ApplicationStalled",
+            "CommitRequested",
+            "LeaveRequested",
+            "RejoinRequested",
+            "RequestFailed",
+            "RevocationCompleted",
+            "RoundDecided",
+            "StartsDeclined",
+            "WarmedUp",
+            "Woken",
+        ),
+        "a process subscribes when it starts, and ends when it has left the group",
     ),
+    (
+        frozenset({_S.RETURNING, _S.LOSING, _S.FAILED}),
+        ("CommitRequested",),
+        "an application that has nothing commits nothing",
+    ),
+    (
+        frozenset({_S.LEAVING}),
+        ("CommitRequested", "LeaveRequested", "SubscriptionChanged", "WarmedUp"),
+        "an application that closes does nothing else",
+    ),
+    (
+        frozenset({_S.FAILED}),
+        ("ApplicationStalled", "LeaveRequested", "SubscriptionChanged", "Woken"),
+        "a process that failed ends within a ms, and no deadline is left",
+    ),
+)
+"""States in which events never occur, and why."""
+
+IMPOSSIBLE_MOVES: Final[Mapping[str, str]] = {
+    "joining, give up all": "no member of a history offers an eager protocol",
+    "stable, give up all": "no member of a history is eager",
+    "unsubscribed, leave": "a process that has left the group ends at once",
+    "failed, leave": "a process that failed is killed",
+    "failed, loss handled": "an application answers only a member that waits",
 }
-"""States in which an event never occurs, and why."""
+"""Moves that never occur, and why."""
 
 
 def pair(state: MemberState, event: str) -> str:
@@ -113,13 +153,13 @@ def possible() -> set[str]:
         rows |= {f"{name}: {number}" for number in range(len(getattr(tables, name).rows))}
     rows |= {f"claim: {kind}" for kind in CLAIMS} | {f"safety: {case}" for case in SAFETY}
     events = [event.__name__ for event in get_args(Event)]
-    impossible = impossible_pairs()
-    return rows | {pair(s, e) for s in MemberState for e in events} - impossible
+    return (rows | {pair(s, e) for s in MemberState for e in events}) - impossible_pairs()
 
 
 def impossible_pairs() -> set[str]:
-    """Return the pairs of a state and an event that no run can have."""
-    return {pair(state, event) for event, (states, _) in IMPOSSIBLE.items() for state in states}
+    """Return the pairs of a state and an event, and the moves, that no run can have."""
+    pairs = {pair(s, event) for states, events, _ in IMPOSSIBLE for event in events for s in states}
+    return pairs | {f"transition: {move}" for move in IMPOSSIBLE_MOVES}
 
 
 @contextmanager

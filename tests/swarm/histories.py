@@ -148,8 +148,9 @@ HISTORIES: Final[Mapping[str, History]] = {
         acts=(
             start_of("p4", _T),
             *(
-                _of(kind, LEADER, topics=topics, number=number, after_ms=40)
+                _of(kind, process, topics=topics, number=number, after_ms=20)
                 for number in range(6)
+                for process in (LEADER, "p2")
                 for kind, topics in (
                     (ActKind.SUBSCRIBE, (_T, TOPICS)[number % 2]),
                     (ActKind.DECLINE, ("U",)),
@@ -158,6 +159,20 @@ HISTORIES: Final[Mapping[str, History]] = {
         ),
         policies=("simple",),
         faults={"lead_ms_max": 400, **_SLOW_STOPS},
+    ),
+    "subscribes at bad times": History(
+        acts=(
+            _of(ActKind.SUBSCRIBE, topics=("U",)),
+            _of(ActKind.SUBSCRIBE, topics=TOPICS, after_ms=215),  # while it stops
+            _of(ActKind.STALL, after_ms=500),
+            _of(ActKind.SUBSCRIBE, topics=_T),  # before it has heard of its loss
+            _of(ActKind.CRASH, "p3", after_ms=500, for_ms=_SOON_MS),
+            # while it asks whether it is still a member
+            _of(ActKind.DECLINE, "p3", topics=("U",), number=1, after_ms=_SOON_MS + 1),
+            _of(ActKind.SUBSCRIBE, "p3", topics=TOPICS),
+        ),
+        policies=("simple",),
+        faults=_SLOW_STOPS,
     ),
     "newcomer declines": History(
         acts=(start_of("p4", _T), _of(ActKind.DECLINE, "p4", topics=_T, number=8, after_ms=2)),

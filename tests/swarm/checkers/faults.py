@@ -22,7 +22,7 @@ must then prove itself by a heartbeat. If that fails, it lets go what it has jus
 gets it back without a round.
 
 Pairs of faults, and groups with members of KIP-848, are judged by the other checkers alone. So are
-the moves of groups whose assignor reads lags.
+the moves of groups with false claims, and of groups whose assignor reads lags.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ _MOVES: Final = (AssignmentReceived, MembershipLost, ProcessEnded, ResourcesStar
 _ENDS: Final = frozenset({Action.LOSE, Action.LOSE_ID, Action.FENCED, Action.FAIL, Action.YIELD})
 _OF_ROUNDS: Final = frozenset({"JoinGroup", "SyncGroup"})
 _OF_PROCESS: Final = frozenset({ActKind.CRASH, ActKind.CLOSE})
+_COMES: Final = frozenset({ActKind.START, ActKind.STALL})  # a stalled member joins as a new one
 _LATE: Final = frozenset({Mishap.DELAYED.name, Mishap.ANSWER_DELAYED.name})
 
 
@@ -188,7 +189,7 @@ class _Judge:
         at_ms, coming, times = 0, set(), 0
         for act in self.run.acts:
             at_ms += act.after_ms
-            starts = act.kind is ActKind.START or (act.kind in _OF_PROCESS and act.for_ms > 0)
+            starts = act.kind in _COMES or (act.kind in _OF_PROCESS and act.for_ms > 0)
             if starts and not act.is_fault and at_ms + act.for_ms > self._at_ms - _SESSION_MS:
                 coming.add(act.process)
                 times += 1 if act.kind is ActKind.START else 2
@@ -215,6 +216,8 @@ class _Judge:
     def _moves(self) -> Iterator[str]:
         if create_assignor(self.run.assignor).needs_lags:
             return  # a fault changes the lags, and with them the target
+        if any(act.kind is ActKind.FORGE for act in self.run.acts):
+            return  # a fault decides in which round the false claim is made
         fault = self.fault
         returns = ends_a_membership(fault) or (fault.kind in _OF_PROCESS and fault.for_ms > 0)
         more = int(self._changes) + int(returns) + self._coming
