@@ -18,11 +18,14 @@ TOPIC_ID = UUID(int=5)
 
 
 RESPONSE: WireMessage = ConsumerGroupDescribeResponse
+MEMBER: WireMessage = RESPONSE.DescribedGroup.Member
 
 
 def assignment(*partitions: int) -> WireMessage:
-    topic = RESPONSE.TopicPartitions(topic_id=TOPIC_ID, topic_name="t", partitions=[*partitions])
-    return RESPONSE.Assignment(topic_partitions=[topic] if partitions else [])
+    topic = MEMBER.Assignment.TopicPartitions(
+        topic_id=TOPIC_ID, topic_name="t", partitions=[*partitions]
+    )
+    return MEMBER.Assignment(topic_partitions=[topic] if partitions else [])
 
 
 def member(name: str, **more: object) -> WireMessage:
@@ -35,7 +38,7 @@ def member(name: str, **more: object) -> WireMessage:
         "assignment": assignment(),
         "target_assignment": assignment(),
     }
-    return RESPONSE.DescribedGroup.Member(**(known | more))
+    return MEMBER(**(known | more))
 
 
 def read(version: int, error_code: int, *members: WireMessage) -> ConsumerGroup:
