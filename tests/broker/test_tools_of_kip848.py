@@ -121,7 +121,8 @@ def test_assignment_interval_of_a_group_is_set(
     admin = AdminClient({**kafka_cluster.client_config()})
     resource = ConfigResource(ResourceType.GROUP, group)
 
-    def interval() -> str:
-        return admin.describe_configs([resource])[resource].result()[ASSIGNMENT_INTERVAL].value
+    def is_set() -> bool:
+        settings = admin.describe_configs([resource])[resource].result()
+        return bool(settings[ASSIGNMENT_INTERVAL].value == "0")
 
-    wait_for(lambda: interval() == "0", "the broker has learned it from the controller")
+    wait_for(is_set, "the broker has learned it from the controller")

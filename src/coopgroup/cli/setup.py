@@ -111,6 +111,8 @@ def command(
     click.echo("If access is controlled, members need these rights:")
     click.echo(f"{acl} --operation Read --operation Write --topic {bell_topic}")
     click.echo(f"{acl} --operation Write --topic {telemetry_topic}")
+    for group in groups:  # the session timeout of KIP-848 is a setting of the group
+        click.echo(f"{acl} --operation DescribeConfigs --group {group}")
     for key, topic, usual in (
         ("coopgroup.bell.topic", bell_topic, BELL_TOPIC),
         ("coopgroup.telemetry.topic", telemetry_topic, None),

@@ -65,6 +65,8 @@ def test_interval_of_each_named_group_is_set_to_0(capsys: pytest.CaptureFixture[
     assert [line for line in out.splitlines() if " of group " in line] == [
         f"consumer.assignment.interval.ms of group {one} is 0" for one in "ab"
     ]
+    rights = [line.split("User:NAME ")[1] for line in out.splitlines() if "--group" in line]
+    assert rights == [f"--operation DescribeConfigs --group {one}" for one in "ab"]
 
 
 def test_no_group_is_changed_unless_it_is_named() -> None:
