@@ -8,14 +8,15 @@ its death immediately.
 
 The worker needs no change. A member tells the supervisor its id over a socket, and how to reach the
 brokers (`coopgroup.kafka.membership.supervised`). When `waitpid` has returned the worker, the
-supervisor starts a short-lived helper that sends LeaveGroup.
+supervisor starts a short-lived helper that leaves the group.
 
 Rules of this file:
 
 - A member is declared dead only after `waitpid` has returned its process. The kernel, not the
   message, says which process a message came from, because numbers differ between containers.
 - No leave for an identity that survives the process (`group.instance.id`, `coopgroup.state.dir`):
-  its next process may be at work already. The worker is started again instead.
+  its next process may be at work already. The worker is started again instead. With
+  `group.protocol=consumer`, the helper also releases the static id, which keeps its partitions.
 - Only a few modules of the standard library are imported. The supervisor must stay tiny, because
   its memory counts in the container, and the kernel kills the largest process.
 - Everything else that goes wrong here costs only what happens without a supervisor: the wait for
@@ -67,10 +68,17 @@ _NOT_EXECUTABLE: Final = 126
 
 
 class _Note(NamedTuple):
-    """A member, as it described itself; `line` is for the helper, and may contain a password."""
+    """A member, as it described itself.
+
+    Attributes:
+        returns: whether its identity survives the process.
+        leaves: whether the helper is needed after its death.
+        line: for the helper; may contain a password.
+    """
 
     member_id: str
     returns: bool
+    leaves: bool
     line: bytes
 
 
@@ -164,7 +172,7 @@ class Supervisor:
         notes = self._notes.setdefault(process, {})
         notes.pop(member, None)
         if member_id:
-            notes[member] = _Note(member_id, bool(note["returns"]), line)
+            notes[member] = _Note(member_id, bool(note["returns"]), bool(note["leaves"]), line)
         if process != self._worker and process not in self._strangers:
             self._forget_the_gone()
             self._strangers.add(process)
@@ -228,7 +236,7 @@ class Supervisor:
             notes = self._notes.pop(process, {}).values()
             self._strangers.discard(process)
             self._leavers.pop(process, None)
-            self._leave_for([one for one in notes if not one.returns])
+            self._leave_for([one for one in notes if one.leaves])
             if process == self._worker:
                 self._worker = None
                 self._pass_on()  # a stop that arrived just before the death

@@ -52,7 +52,6 @@ ALLOWED = {
     ("kafka/records/fetching.py", "incremental_assign"): "explicit offsets: a unit test holds that",
     ("aio/offsets.py", "committed"): "our own method, over the group's connections",
     ("watch/reading.py", "ConsumerGroupTopicPartitions"): "of any client's group; not a member's",
-    ("watch/reading.py", "describe_consumer_groups"): "the same",
     ("watch/reading.py", "list_consumer_group_offsets"): "the same",
     ("aio/consumer.py", "subscribe"): "our own method of that name",
     ("aio/consumer.py", "commit"): "over the group's connections",

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from coopgroup.cli import app, consume, group, telemetry
 from coopgroup.cli.pipeline import advise, sql
 from coopgroup.errors import ConfigurationError, PipelineError
+from coopgroup.kafka.rpc.consumer_groups import ConsumerGroup
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribedMember
 from coopgroup.pipeline.advice.view import view_of
 from coopgroup.telemetry import to_json
@@ -77,7 +78,12 @@ def migrate(name: str, patch: pytest.MonkeyPatch, _: Path) -> list[str]:
         protocol_name=name,
         members=(member,),
     )
-    patch.setattr(group, "describe_group", lambda *_: found)
+    answer = SimpleNamespace(
+        describe=lambda _: (None, found),
+        describe_consumers=lambda _: (None, ConsumerGroup(error_code=69)),
+        close=lambda: None,
+    )
+    patch.setattr(group, "GroupDescriber", lambda *_: answer)
     return ["group", "migrate", "g", "--check"]
 
 

@@ -26,8 +26,9 @@ sys.exit(status)
 WORKER = f"""
 import json, os, signal, sys
 socket = int(os.environ["{VARIABLE}"].partition(":")[0])
-def tell(member_id, returns=False, process=None, member=1):
+def tell(member_id, returns=False, process=None, member=1, leaves=None):
     note = {{"process": process or os.getpid(), "member": member}}
+    note["leaves"] = not returns if leaves is None else leaves
     os.write(socket, json.dumps(note | {{"id": member_id, "returns": returns}}).encode())
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -86,10 +87,11 @@ if os.path.exists(ran):
     sys.exit(5)
 open(ran, "w").close()
 tell('dynamic', member=2)
+tell('static', returns=True, member=3, leaves=True)
 die()
 """
     status, left, errors = supervised(worker, str(ran), life_s_min=0.0)
-    assert (status, left) == (5, ["dynamic"])
+    assert (status, left) == (5, ["dynamic", "static"])
     assert "killed by signal 9; it is started again, because it returns as kept" in errors
 
 

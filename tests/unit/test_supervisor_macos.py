@@ -12,7 +12,8 @@ def test_supervisor_believes_the_process_that_a_note_names(tmp_path: Path) -> No
     worker = """
 import json, os, signal
 socket = int(os.environ["COOPGROUP_SUPERVISOR"].partition(":")[0])
-note = {"process": os.getpid(), "member": 1, "id": "a", "returns": False, "ssl.key.pem": "k" * 9000}
+note = {"process": os.getpid(), "member": 1, "id": "a"}
+note |= {"returns": False, "leaves": True, "ssl.key.pem": "k" * 9000}
 os.write(socket, json.dumps(note).encode())
 os.kill(os.getpid(), signal.SIGKILL)
 """

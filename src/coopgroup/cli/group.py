@@ -8,7 +8,7 @@ to do, and 1 if an obstacle blocks the next step.
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from contextlib import closing
 from typing import Final
 
 import click
@@ -17,14 +17,14 @@ from coopgroup.cli.app import PlainGroup
 from coopgroup.cli.broker_options import Brokers, broker_options
 from coopgroup.cli.group_migration import judge, judge_consumer_group
 from coopgroup.cli.watch import CLIENT_ID, opened_reader, print_view, telemetry_option
-from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.rpc.describing import describe_group
+from coopgroup.core.member import ErrorCode
+from coopgroup.kafka.rpc.describing import GroupDescriber
 from coopgroup.printable import printable
 from coopgroup.watch.tracking import GroupTracker
 from coopgroup.watch.values import to_json
 
 _EXIT_BLOCKED: Final = 1
-_NOT_CLASSIC: Final = "Dead"
+_CONSUMER: Final = "consumer"
 
 
 @click.group("group", cls=PlainGroup)
@@ -43,26 +43,34 @@ def command() -> None:
     help="Required: print the next step, and change nothing. The steps themselves are restarts.",
 )
 @click.option("--back", is_flag=True, help="The group is on its way back to other clients.")
+@click.option(
+    "--protocol",
+    type=click.Choice(("classic", _CONSUMER)),
+    default="classic",
+    show_default=True,
+    help="The group.protocol that members of coopgroup are to have.",
+)
 @broker_options()
-def migrate(*, group: str, check: bool, back: bool, brokers: Brokers) -> int:
+def migrate(*, group: str, check: bool, back: bool, protocol: str, brokers: Brokers) -> int:
     """Print the next step of GROUP on its way to coopgroup, or the obstacle."""
     if not check:
         raise click.UsageError(
             f"add --check: coopgroup group migrate {group} --check prints the next step, and "
             "changes nothing. The steps themselves are restarts of members."
         )
-    described = describe_group(
-        brokers.client(CLIENT_ID, group).connection, group, brokers.timeout_ms
-    )
-    judgement = judge(group, described, is_back=back)
-    if described.state == _NOT_CLASSIC:  # nothing, or a group that the broker assigns (KIP-848)
-        with (
-            suppress(ConfigurationError),
-            opened_reader(group, brokers, None) as reader,
-        ):
-            view = GroupTracker().note(reader.read())
-            if view.kind == "consumer":
-                judgement = judge_consumer_group(view)
+    to_consumer = protocol == _CONSUMER
+    if back and to_consumer:
+        raise click.UsageError("--back is the way to other clients, so --protocol has no meaning")
+    with closing(GroupDescriber(brokers.client(CLIENT_ID, group).connection, group)) as describer:
+        _, described = describer.describe(brokers.timeout_ms)
+        _, assigned = describer.describe_consumers(brokers.timeout_ms)
+    if assigned.error_code:
+        knows = assigned.error_code != ErrorCode.UNSUPPORTED_VERSION
+        judgement = judge(
+            group, described, is_back=back, to_consumer=to_consumer, knows_consumer=knows
+        )
+    else:
+        judgement = judge_consumer_group(group, assigned, is_back=back, to_consumer=to_consumer)
     for line in (*judgement.facts, *judgement.advice):
         click.echo(printable(line))  # members choose their own names
     return _EXIT_BLOCKED if judgement.is_blocked else 0

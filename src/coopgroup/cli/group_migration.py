@@ -4,24 +4,29 @@ Pure functions. Obstacles come before steps. A broker reports the protocol of a 
 members' subscriptions in this protocol. It does not report which other protocols members support.
 Therefore members of coopgroup are recognised by a signature in their subscription, and the caller
 says on which way the group is.
+
+If the broker assigns (KIP-848), it reports no subscriptions. Then members of coopgroup look like
+all others, and the advice is about the group protocol of each member.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from attrs import frozen
 
 from coopgroup.errors import DecodeError
+from coopgroup.kafka.rpc.consumer_groups import ConsumerGroup, ConsumerMember
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribedMember
 from coopgroup.protocol import KafkaProtocol, decode_subscription, has_signature, kafka_protocol
-from coopgroup.watch.values import GroupView
 
 __all__ = ["Judgement", "judge", "judge_consumer_group"]
 
 OWN: Final = "coopgroup"
 _SHOWN_MAX: Final = 10
+_CONSUMER: Final = "    group.protocol=consumer"
 # Java consumers with the default list use range, although they support cooperative-sticky.
 _ALL_OF_JAVA: Final = (
     "  If the others have the default protocols of Java's client, it never stops with",
@@ -58,45 +63,128 @@ class _Seen:
     is_ours: bool
 
 
-def judge(group_id: str, group: DescribedGroup, *, is_back: bool = False) -> Judgement:
-    """Decide the next step of a group, to coopgroup or back to other clients."""
+def judge(
+    group_id: str,
+    group: DescribedGroup,
+    *,
+    is_back: bool = False,
+    to_consumer: bool = False,
+    knows_consumer: bool = True,
+) -> Judgement:
+    """Decide the next step of a classic group, to coopgroup or back to other clients.
+
+    Args:
+        group_id: its name.
+        group: its description.
+        is_back: whether it is on its way to other clients.
+        to_consumer: whether members of coopgroup are to speak KIP-848.
+        knows_consumer: whether the brokers do.
+    """
     spoken = f", protocol {group.protocol_name}" if group.protocol_name else ""
     head = f"group {group_id}: {group.state}{spoken}, {_members(len(group.members))}"
     obstacle = _obstacle(group)
+    if obstacle is None and to_consumer and not knows_consumer:
+        obstacle = (
+            "in the way: these brokers refuse group.protocol=consumer",
+            "  Brokers have it from Kafka 4.0 on, with the feature group.version=1.",
+        )
     if obstacle is not None:
         return Judgement((head,), obstacle, is_blocked=True)
     if not group.members:
         who = "the previous clients" if is_back else "members of coopgroup"
-        return Judgement((head,), (f"next: start {who}",), is_blocked=False)
+        how = " with group.protocol=consumer" if to_consumer else ""
+        return Judgement((head,), (f"next: start {who}{how}",), is_blocked=False)
     seen = [_look(member, group.protocol_name) for member in group.members]
     facts = (head, *_facts(seen))
     unreadable = sum(one.version is None for one in seen)
     if unreadable:
         blocked = f"in the way: subscriptions of {_members(unreadable)} that cannot be read"
         return Judgement(facts, (blocked,), is_blocked=True)
+    if to_consumer:
+        return Judgement(facts, _first_to_consumer(len(seen)), is_blocked=False)
     step = _step_back if is_back else _next_step
     return Judgement(facts, step(group.protocol_name, seen), is_blocked=False)
 
 
-def judge_consumer_group(view: GroupView) -> Judgement:
-    """Decide the next step of a group whose broker assigns (KIP-848).
-
-    The description of such a group does not tell the members of coopgroup from the others.
-    """
-    facts = [
-        f"group {view.group}: {view.state}, the broker assigns, {_members(len(view.members))}",
-        *(f"  {one.name} at {one.host}" for one in view.members[:_SHOWN_MAX]),
-    ]
-    if len(view.members) > _SHOWN_MAX:
-        facts.append(f"  and {len(view.members) - _SHOWN_MAX} more")
-    advice = (
-        "next: restart each member with group.protocol=consumer as coopgroup,",
-        "  one after the other. Members of coopgroup are in the group already",
-        "  if they run. When the last of the others has left, the group speaks",
-        "  coopgroup by itself. To go back, restart each member of coopgroup with",
-        "  group.protocol=consumer.",
+def judge_consumer_group(
+    group_id: str, group: ConsumerGroup, *, is_back: bool = False, to_consumer: bool = False
+) -> Judgement:
+    """Decide the next step of a group whose broker assigns (KIP-848); arguments as for `judge`."""
+    old = [one for one in group.members if one.is_classic]
+    new = [one for one in group.members if not one.is_classic]
+    facts = (
+        f"group {group_id}: {group.state}, the broker assigns, {_members(len(group.members))}",
+        *_speakers("group.protocol=consumer", new),
+        *_speakers("group.protocol=classic", old),
     )
-    return Judgement(tuple(facts), advice, is_blocked=False)
+    if not group.members:
+        who = "the previous clients" if is_back else "members of coopgroup"
+        how = " with group.protocol=consumer" if to_consumer else ""
+        return Judgement(facts, (f"next: start {who}{how}",), is_blocked=False)
+    if is_back:
+        advice = (
+            "next: restart each member of coopgroup, one after the other, as the",
+            "  previous client. The broker does not tell which members these are.",
+        )
+        return Judgement(facts, advice, is_blocked=False)
+    if to_consumer:
+        return Judgement(facts, _rest_to_consumer(len(old)), is_blocked=False)
+    if not new:
+        blocked = (
+            "in the way: the broker goes on to assign, although no member needs it",
+            "  group.consumer.migration.policy of the brokers forbids the downgrade.",
+            "  Stop all members, and start them again.",
+        )
+        return Judgement(facts, blocked, is_blocked=True)
+    return Judgement(facts, _rest_to_classic(len(new)), is_blocked=False)
+
+
+def _speakers(protocol: str, members: list[ConsumerMember]) -> list[str]:
+    if not members:
+        return []
+    return [f"{protocol}: {_members(len(members))}", *_places(members)]
+
+
+def _places(members: Sequence[ConsumerMember | DescribedMember]) -> list[str]:
+    shown = [f"  {one.client_id} at {one.client_host}" for one in members[:_SHOWN_MAX]]
+    more = len(members) - _SHOWN_MAX
+    return [*shown, f"  and {more} more"] if more > 0 else shown
+
+
+def _first_to_consumer(count: int) -> tuple[str, ...]:
+    return (
+        f"next: restart {_each(count)} as coopgroup with",
+        _CONSUMER,
+        "  From the first of these restarts on, the broker assigns, and policies rest.",
+        "  Before each restart, wait until the group is Stable.",
+    )
+
+
+def _rest_to_consumer(old: int) -> tuple[str, ...]:
+    if not old:
+        return (
+            "done: all members have group.protocol=consumer",
+            "  The broker does not tell which of them are coopgroup.",
+        )
+    return (
+        f"next: restart {_each(old)} with group.protocol=classic",
+        "  as coopgroup with",
+        _CONSUMER,
+    )
+
+
+def _rest_to_classic(new: int) -> tuple[str, ...]:
+    return (
+        f"next: restart {_each(new)} with group.protocol=consumer",
+        "  as coopgroup with group.protocol=classic, the default.",
+        "  When the last of them has left, the group speaks coopgroup by itself.",
+        "  To have members of coopgroup with group.protocol=consumer instead, ask with",
+        "    --protocol consumer",
+    )
+
+
+def _each(count: int) -> str:
+    return "the member" if count == 1 else f"the {count} members, one after the other,"
 
 
 def _obstacle(group: DescribedGroup) -> tuple[str, ...] | None:
@@ -137,10 +225,7 @@ def _facts(seen: list[_Seen]) -> list[str]:
             said = ", ".join(f"{version} {count}" for version, count in sorted(versions.items()))
             facts.append(f"{who}: {_members(len(some))} (subscriptions: {said})")
     others = [one.member for one in seen if not one.is_ours]
-    facts += [f"  {one.client_id} at {one.client_host}" for one in others[:_SHOWN_MAX]]
-    if len(others) > _SHOWN_MAX:
-        facts.append(f"  and {len(others) - _SHOWN_MAX} more")
-    return facts
+    return [*facts, *_places(others)]
 
 
 def _versions(seen: list[_Seen]) -> list[int | None]:

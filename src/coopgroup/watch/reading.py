@@ -1,16 +1,16 @@
 """Read a group from the brokers.
 
 Groups of named resources are described by our own request alone, because they have no topics. Our
-own request describes a classic group: subscriptions of our members tell their generation and
-rate, and librdkafka's admin client ends the process at an assignment that it cannot read. Groups
-of KIP-848 are described by that client.
+own requests describe all groups. Subscriptions of our members tell their generation and rate, and
+librdkafka's admin client ends the process at an assignment that it cannot read. It also hides the
+epochs of members of KIP-848.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final
@@ -21,7 +21,6 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
     Consumer,
-    ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaException,
@@ -40,6 +39,7 @@ from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.config.settings import OWN_PROTOCOL
 from coopgroup.kafka.config.shown_values import shown_configuration
 from coopgroup.kafka.records.partitions import first_offset, is_topic_name
+from coopgroup.kafka.rpc.consumer_groups import ConsumerGroup
 from coopgroup.kafka.rpc.describing import GroupDescriber
 from coopgroup.kafka.rpc.questions import DescribedGroup
 from coopgroup.printable import host_and_port
@@ -56,12 +56,10 @@ _CLASSIC: Final = "classic"
 _CONSUMER: Final = "consumer"
 # How often the partitions of topics are looked up.
 _TOPICS_S: Final = 5.0
-_NO_GROUP: Final = "GROUP_ID_NOT_FOUND"
 _STABLE: Final = "Stable"
 _DEAD: Final = "Dead"  # no group, or none that is classic
 _EXISTS: Final = "a group that exists"
 _OF_OURS: Final = "a group of consumers, or of coopgroup's named resources"
-_NO_CONSUMERS: Final = "is not a consumer group"
 # Before Kafka 4, coordinators name no assignments while members of a classic group join or sync.
 _WITHOUT_ASSIGNMENTS: Final = {
     "PreparingRebalance": "preparing rebalancing",
@@ -140,14 +138,9 @@ class GroupReader:
         try:
             return self._read(self._admin)
         except KafkaException as error:
-            cause = error.args[0]
-            if cause.name() == _NO_GROUP:
-                raise ConfigurationError("GROUP", self.group, _EXISTS) from None
-            if _NO_CONSUMERS in cause.str():
-                raise ConfigurationError("GROUP", self.group, _OF_OURS) from None
             servers = self.configuration.get("bootstrap.servers")
             raise ConfigurationError(
-                "bootstrap.servers", servers, f"brokers that answer ({cause.str()})"
+                "bootstrap.servers", servers, f"brokers that answer ({error.args[0].str()})"
             ) from None
 
     def _read(self, admin: AdminClient) -> GroupView:
@@ -159,7 +152,7 @@ class GroupReader:
         committed_later = admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(self.group)], request_timeout=self.timeout_s
         )
-        described = described or self._of_brokers(admin)
+        described = described or self._of_broker()
         committed = _committed(_first(committed_later).result())
         if described is None:
             if not committed:
@@ -249,37 +242,12 @@ class GroupReader:
             is_hidden=not owners and found.state in _WITHOUT_ASSIGNMENTS,
         )
 
-    def _of_brokers(self, admin: AdminClient) -> _Described | None:
+    def _of_broker(self) -> _Described | None:
         """Return a group whose broker assigns; None if there is no such group."""
-        asked = admin.describe_consumer_groups([self.group], request_timeout=self.timeout_s)
-        found: Any = _first(asked).result()
-        if found.state is ConsumerGroupState.DEAD:
+        coordinator, found = self._describer.describe_consumers(round(1000 * self.timeout_s))
+        if found.error_code:
             return None
-        owners = _owners(found.members, "assignment")
-        targets = _owners(found.members, "target_assignment")
-        state = found.state.name.lower().replace("_", " ")
-        if found.state is ConsumerGroupState.UNKNOWN:  # librdkafka knows no names for these
-            state = "assigning" if owners == targets else "reconciling"
-        members = (
-            MemberView(
-                member_id=one.member_id,
-                client_id=one.client_id,
-                host=one.host.lstrip("/"),
-                instance_id=one.group_instance_id or "",
-            )
-            for one in found.members
-        )
-        return _Described(
-            state=state,
-            kind=_CONSUMER,
-            assignor=found.partition_assignor or "",
-            coordinator=host_and_port(found.coordinator.host, found.coordinator.port)
-            if found.coordinator
-            else "",
-            members=tuple(members),
-            owners=owners,
-            targets=targets,
-        )
+        return _of_consumers(coordinator, found)
 
     def _with_existing(self, admin: AdminClient, known: set[_Key]) -> list[_Key]:
         """Add the partitions of the same topics that have neither an owner nor a commit."""
@@ -355,6 +323,28 @@ class GroupReader:
         return answered
 
 
+def _of_consumers(coordinator: Coordinator, found: ConsumerGroup) -> _Described:
+    return _Described(
+        state=found.state.lower(),
+        kind=_CONSUMER,
+        assignor=found.assignor,
+        coordinator=host_and_port(coordinator.host, coordinator.port),
+        members=tuple(
+            MemberView(
+                member_id=one.member_id,
+                client_id=one.client_id,
+                host=one.client_host.lstrip("/"),
+                instance_id=one.group_instance_id,
+                protocol=_CLASSIC if one.is_classic else _CONSUMER,
+                generation=one.epoch,
+            )
+            for one in found.members
+        ),
+        owners={key: one.member_id for one in found.members for key in one.owned},
+        targets={key: one.member_id for one in found.members for key in one.target},
+    )
+
+
 def _of_resources(coordinator: Coordinator, found: DescribedGroup) -> _Described:
     members = [peer_of(one) for one in found.members]
     owners = {
@@ -401,15 +391,6 @@ def _committed(found: ConsumerGroupTopicPartitions) -> dict[_Key, int]:
         (one.topic, one.partition): one.offset
         for one in found.topic_partitions or ()
         if one.offset >= 0 and one.error is None
-    }
-
-
-def _owners(members: Iterable[Any], name: str) -> dict[_Key, str]:
-    return {
-        (one.topic, one.partition): member.member_id
-        for member in members
-        if getattr(member, name, None) is not None
-        for one in getattr(member, name).topic_partitions
     }
 
 

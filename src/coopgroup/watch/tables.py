@@ -28,6 +28,9 @@ MEMBER_COLUMNS: Final = (
     "generation",
     "client",
 )
+CONSUMER_MEMBER_COLUMNS: Final = tuple(
+    "epoch" if one == "generation" else one for one in MEMBER_COLUMNS
+)
 PARTITION_COLUMNS: Final = (
     "partition",
     "state",
@@ -49,8 +52,11 @@ RESOURCE_MEMBER_COLUMNS: Final = (
 )
 RESOURCE_COLUMNS: Final = ("resource", "state", "owner", "since")
 NUMBER_COLUMNS: Final = frozenset(
-    {"partitions", "resources", "lag", "rate/s", "generation", "trend/s", "committed", "end"}
+    {"partitions", "resources", "lag", "rate/s", "generation", "epoch", "trend/s"}
+    | {"committed", "end"}
 )
+_CONSUMER: Final = "consumer"
+_NOT_KNOWN: Final = "not known"
 _NONE: Final = "-"
 _MINUTE_S: Final = 60
 _DAY_MS: Final = 86_400_000
@@ -60,6 +66,8 @@ _NAMES_MAX: Final = 3
 
 def member_columns(view: GroupView) -> tuple[str, ...]:
     """Return the columns of `member_rows`."""
+    if view.kind == _CONSUMER:
+        return CONSUMER_MEMBER_COLUMNS
     return RESOURCE_MEMBER_COLUMNS if view.shares_resources else MEMBER_COLUMNS
 
 
@@ -117,7 +125,7 @@ def headline(view: GroupView) -> str:
         f"leader {_leader(view)}" if view.shares_resources else f"lag {_lag(view)}",
         f"coordinator {view.coordinator}",
     ]
-    if view.kind == "consumer":
+    if view.kind == _CONSUMER:
         parts.append("the broker assigns (KIP-848)")
     if view.flapping:
         parts.append(f"flapping: {', '.join(view.flapping)}")
@@ -181,7 +189,7 @@ def _some(names: list[str]) -> str:
 def member_rows(view: GroupView) -> list[tuple[str, ...]]:
     """Return the cells of each member."""
     # The description of a consumer group has no subscriptions: only telemetry tells whose it is.
-    other = "not known" if view.kind == "consumer" else "other"
+    other = _NOT_KNOWN if view.kind == _CONSUMER else "other"
     if view.shares_resources:
         return [_resource_member(one, printable(view.names[one.member_id])) for one in view.members]
     return [_member(one, printable(view.names[one.member_id]), other) for one in view.members]
@@ -189,6 +197,8 @@ def member_rows(view: GroupView) -> list[tuple[str, ...]]:
 
 def _member(one: MemberView, name: str, other: str) -> tuple[str, ...]:
     kind = "coopgroup" if one.is_coopgroup or one.report_age_s is not None else other
+    if other == _NOT_KNOWN and one.protocol != _CONSUMER:
+        kind += ", classic protocol"
     return (
         _called(one, name),
         printable(one.host),

@@ -24,8 +24,10 @@ class MemberView:
         instance_id: static id, "" for a dynamic member.
         is_coopgroup: whether it is a member of this package.
         is_readable: whether its assignment can be read.
+        protocol: its group protocol, "classic" or "consumer" (KIP-848).
         generation: generation of the claims in its last join; None in its first round, and if the
-            member does not tell.
+            member does not tell. Where the broker assigns, the member's epoch; -2 for a static
+            member that is expected back.
         rate_per_s: records that it processes in a second of work; None if it does not tell.
         partitions: number of partitions that it has.
         lag: their lag, in records; None if that of a partition is unknown.
@@ -47,6 +49,7 @@ class MemberView:
     instance_id: str = ""
     is_coopgroup: bool = False
     is_readable: bool = True
+    protocol: str = "classic"
     generation: int | None = None
     rate_per_s: float | None = None
     partitions: int = 0
@@ -149,7 +152,7 @@ class GroupView:
     Attributes:
         at_ms: time of day, in ms since 1970.
         state: state of the group at the coordinator, such as "stable".
-        kind: "classic" or "consumer" (KIP-848).
+        kind: "classic", or "consumer" if the broker assigns (KIP-848).
         assignor: the group's protocol, or the assignor on the broker's side.
         coordinator: host and port.
         shares_resources: whether the group shares named resources. They have neither offsets nor

@@ -3,11 +3,12 @@
 import pytest
 
 from coopgroup.cli.group_migration import Judgement, judge, judge_consumer_group
+from coopgroup.kafka.rpc.consumer_groups import ConsumerGroup, ConsumerMember
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribedMember
 from coopgroup.protocol import Subscription, encode_subscription, with_signature
-from coopgroup.watch.values import GroupView, MemberView
 
 OURS = with_signature(b"")
+BACK = {"to_consumer": False}
 
 
 def member(
@@ -27,7 +28,7 @@ def judged(
     *members: DescribedMember,
     state: str = "Stable",
     protocol_type: str = "consumer",
-    is_back: bool = False,
+    **ways: bool,
 ) -> Judgement:
     group = DescribedGroup(
         error_code=0,
@@ -36,7 +37,7 @@ def judged(
         protocol_name=protocol,
         members=members,
     )
-    return judge("billing", group, is_back=is_back)
+    return judge("billing", group, **ways)
 
 
 def test_group_of_others_is_to_be_restarted_one_after_the_other() -> None:
@@ -57,27 +58,68 @@ def test_group_of_others_is_to_be_restarted_one_after_the_other() -> None:
     )
 
 
-def test_group_that_the_broker_assigns_moves_in_one_bounce() -> None:
-    members = tuple(MemberView(member_id=f"m{n}", client_id=f"c{n}", host="h") for n in range(12))
-    group = GroupView(
-        group="billing",
-        at_ms=0,
-        state="stable",
-        kind="consumer",
-        assignor="uniform",
-        coordinator="broker:9092",
-        members=members,
-        partitions=(),
+def assigned(new: int, old: int = 0, **ways: bool) -> Judgement:
+    members = tuple(
+        ConsumerMember(
+            member_id=f"m{one}", client_id=f"c{one}", client_host="/h", is_classic=one >= new
+        )
+        for one in range(new + old)
     )
-    said = judge_consumer_group(group)
+    group = ConsumerGroup(error_code=0, state="Stable", assignor="uniform", members=members)
+    return judge_consumer_group("billing", group, **ways)
+
+
+def test_group_that_the_broker_assigns_names_the_protocol_of_each_member() -> None:
+    said = assigned(12, 1)
     assert not said.is_blocked
-    assert said.facts[:2] == (
-        "group billing: stable, the broker assigns, 12 members",
-        "  c0 at h",
+    assert said.facts[:3] == (
+        "group billing: Stable, the broker assigns, 13 members",
+        "group.protocol=consumer: 12 members",
+        "  c0 at /h",
     )
-    assert said.facts[-1] == "  and 2 more"
-    assert said.advice[0].startswith("next: restart each member with group.protocol=consumer")
+    assert said.facts[-3:] == (
+        "  and 2 more",
+        "group.protocol=classic: 1 member",
+        "  c12 at /h",
+    )
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "ways", "begin"),
+    [
+        (0, 2, {}, "next: restart the 2 members, one after the other, as coopgroup with"),
+        (1, 2, {}, "next: restart the 2 members, one after the other, with group.protocol=classic"),
+        (2, 1, {}, "next: restart the member with group.protocol=classic"),
+        (3, 0, {}, "done: all members have group.protocol=consumer"),
+        (0, 0, {}, "next: start members of coopgroup with group.protocol=consumer"),
+        (2, 1, BACK, "next: restart the 2 members, one after the other, with group.protocol=con"),
+        (1, 2, BACK, "next: restart the member with group.protocol=consumer"),
+        (0, 3, BACK, "in the way: the broker goes on to assign"),
+        (0, 0, BACK, "next: start members of coopgroup"),
+        (2, 0, {"is_back": True}, "next: restart each member of coopgroup, one after the other"),
+        (0, 0, {"is_back": True}, "next: start the previous clients"),
+    ],
+)
+def test_each_step_from_classic_to_consumer_and_back(
+    new: int, old: int, ways: dict[str, bool], begin: str
+) -> None:
+    """A group without members of KIP-848 is classic, unless the brokers forbid the downgrade."""
+    ways = ways or {"to_consumer": True}
+    if not new and old and ways.get("to_consumer"):
+        said = judged(
+            "coopgroup", *(member(str(one), OURS) for one in range(old)), to_consumer=True
+        )
+    else:
+        said = assigned(new, old, **ways)
+    assert said.advice[0].startswith(begin)
+    assert said.is_blocked is begin.startswith("in the way")
     assert max(map(len, said.advice)) <= 80
+
+
+def test_brokers_without_the_second_protocol_are_in_the_way() -> None:
+    said = judged("coopgroup", member("a", OURS), to_consumer=True, knows_consumer=False)
+    assert said.advice[0] == "in the way: these brokers refuse group.protocol=consumer"
+    assert said.is_blocked
 
 
 @pytest.mark.parametrize(

@@ -13,18 +13,19 @@ import pytest
 from attrs import define, field
 from confluent_kafka import (
     OFFSET_BEGINNING,
-    ConsumerGroupState,
     KafkaError,
     KafkaException,
     TopicPartition,
 )
 from confluent_kafka.admin import OffsetSpec
 
+from coopgroup.core.member import ErrorCode
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.choices import MemberChoices
 from coopgroup.core.model.group_api import Coordinator
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.settings import read_settings
+from coopgroup.kafka.rpc.consumer_groups import ConsumerGroup, ConsumerMember
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribedMember
 from coopgroup.protocol import (
     KafkaAssignment,
@@ -72,6 +73,7 @@ class Cluster:
         protocol: protocol of the last round.
         targets: partitions that members shall have, where they differ from `members`.
         is_moving: whether a partition has a new leader that the consumer does not know yet.
+        classic: members of the classic protocol, if the broker assigns.
     """
 
     members: dict[str, Sequence[int] | None]
@@ -85,6 +87,7 @@ class Cluster:
     subscriptions: dict[str, bytes] = field(factory=dict)
     targets: dict[str, Sequence[int]] = field(factory=dict)
     is_moving: bool = False
+    classic: Sequence[str] = ()
 
     def describe(self, timeout_ms: int) -> tuple[Coordinator, DescribedGroup]:
         assert timeout_ms == 10_000
@@ -111,29 +114,26 @@ class Cluster:
         )
         return Coordinator(node_id=1, host="localhost", port=9), described
 
-    def describe_consumer_groups(self, groups: list[str], **_: object) -> dict[str, Future[Any]]:
+    def describe_consumers(self, timeout_ms: int) -> tuple[Coordinator, ConsumerGroup]:
         """Describe a group that the broker assigns: members have what the others want to have."""
-
-        def part(numbers: Sequence[int] | None) -> SimpleNamespace:
-            return SimpleNamespace(topic_partitions=[TopicPartition("t", n) for n in numbers or ()])
-
-        described = SimpleNamespace(
-            state=ConsumerGroupState.UNKNOWN if self.members else ConsumerGroupState.DEAD,
-            members=[
-                SimpleNamespace(
-                    member_id=f"{name}-1",
-                    client_id=name,
-                    host="/10.0.0.1",
-                    group_instance_id=None,
-                    assignment=part(owned),
-                    target_assignment=part(self.targets.get(name, owned)),
-                )
-                for name, owned in self.members.items()
-            ],
-            partition_assignor="uniform",
-            coordinator=None,
+        coordinator, _ = self.describe(timeout_ms)
+        if not self.members:
+            return coordinator, ConsumerGroup(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+        members = (
+            ConsumerMember(
+                member_id=f"{name}-1",
+                client_id=name,
+                client_host="/10.0.0.1",
+                epoch=7,
+                is_classic=name in self.classic,
+                owned=ResourceSet({"t": owned or ()}),
+                target=ResourceSet({"t": self.targets.get(name, owned) or ()}),
+            )
+            for name, owned in self.members.items()
         )
-        return {groups[0]: done(described)}
+        state = "Reconciling" if self.targets else "Stable"
+        group = ConsumerGroup(error_code=0, state=state, assignor="uniform", members=tuple(members))
+        return coordinator, group
 
     def list_consumer_group_offsets(self, groups: list[Any], **_: object) -> dict[str, Future[Any]]:
         partitions = [TopicPartition("t", *one) for one in self.committed.items()]
@@ -276,16 +276,23 @@ def test_member_without_a_client_id_has_its_member_id(reader: GroupReader) -> No
 @pytest.mark.parametrize(
     ("targets", "state", "shown"),
     [
-        ({}, "assigning", ["owned"] * 3),
-        ({"a": [0], "b": [1, 2]}, "reconciling", ["owned", "moving", "owned"]),
+        ({}, "stable", ["owned"] * 3),
+        ({"a": [0], "b": [1, 2]}, "reconciling", ["owned", "waits for a", "owned"]),
     ],
 )
 def test_group_whose_broker_assigns_tells_how_far_it_is(
     reader: GroupReader, targets: dict[str, Sequence[int]], state: str, shown: list[str]
 ) -> None:
-    view = read(reader, Cluster({"a": [0, 1], "b": [2]}, state="Dead", targets=targets))
-    assert (view.kind, view.state) == ("consumer", state)
-    assert [one.state for one in view.partitions] == shown
+    cluster = Cluster({"a": [0, 1], "b": [2]}, state="Dead", targets=targets, classic=["b"])
+    view = read(reader, cluster)
+    assert (view.kind, view.state, view.assignor) == ("consumer", state, "uniform")
+    assert [row[1] for row in partition_rows(view)] == shown
+    rows = [dict(zip(member_columns(view), row, strict=True)) for row in member_rows(view)]
+    assert [(row["epoch"], row["client"]) for row in rows] == [
+        ("7", "not known"),
+        ("7", "not known, classic protocol"),
+    ]
+    assert [one["protocol"] for one in to_json(view)["members"]] == ["consumer", "classic"]
 
 
 @pytest.mark.parametrize(

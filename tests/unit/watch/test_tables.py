@@ -40,7 +40,7 @@ def test_members_of_this_package_tell_more() -> None:
 def test_only_telemetry_tells_members_of_this_package_where_the_broker_assigns() -> None:
     """The description of such a group has no subscriptions."""
     group = evolve(view(), kind="consumer")
-    silent = [evolve(one, is_coopgroup=False) for one in group.members]
+    silent = [evolve(one, is_coopgroup=False, protocol="consumer") for one in group.members]
     reporting = evolve(silent[0], report_age_s=1.0)
     rows = member_rows(evolve(group, members=(reporting, silent[1])))
     assert [row[-1] for row in rows] == ["coopgroup", "not known"]

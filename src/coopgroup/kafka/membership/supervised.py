@@ -2,7 +2,11 @@
 
 The worker's side is `Supervision`. A member in a supervised process tells the supervisor its id
 after each change. The other side is a helper, which the supervisor starts after the death. Run as a
-program, this file reads the notes of the dead members. It sends LeaveGroup for each.
+program, this file reads the notes of the dead members. It leaves for each.
+
+A static member of KIP-848 returns, and still needs the helper. Until its session ends, the
+coordinator refuses its static id to its next process (UNRELEASED_INSTANCE_ID). So the helper
+releases the id, and the partitions wait for the next process.
 
 Rules of this file: a member never waits for the supervisor, and no failure of the supervisor ends a
 membership. The helper trusts its input, because `coopgroup.supervisor` decides which members died.
@@ -24,8 +28,16 @@ from typing import Any, Final
 from attrs import define, field
 
 from coopgroup.core.member import ErrorCode
+from coopgroup.core.member.config import GroupProtocol, MemberConfig
 from coopgroup.core.member.effects import Lane
-from coopgroup.core.model.group_api import Coordinator, FindCoordinatorRequest, LeaveGroupRequest
+from coopgroup.core.model.group_api import (
+    LEAVES,
+    LEAVES_FOR_NOW,
+    ConsumerBeatRequest,
+    Coordinator,
+    FindCoordinatorRequest,
+    LeaveGroupRequest,
+)
 from coopgroup.errors import ConfigurationError, one_line, said_by
 from coopgroup.kafka.clock import now_s, pause
 from coopgroup.kafka.config.connection_settings import read_connection_settings
@@ -44,7 +56,8 @@ _TIMEOUT_MS: Final = 5_000
 _PAUSE_S: Final = 0.2
 _RING_TIMEOUT_S: Final = 2.0
 _REASON: Final = "the supervisor of its process saw the process die"
-_LEFT: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID)
+# The last one: the next process of a static member is at work already.
+_LEFT: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 _numbers: Final = itertools.count(1)
 
 
@@ -72,11 +85,14 @@ class Supervision:
             "member": self._number,
             "id": member_id,
             "returns": member.instance_id is not None or member.keeps_identity,
+            "leaves": _leaves(member),
             "group": member.group_id,
+            "protocol": member.protocol.value,
+            "instance": member.instance_id,
             "bell": self._settings.bell_topic,
             "connection": self._connection(told[1]),
         }
-        if not member_id or note["returns"]:
+        if not (member_id and note["leaves"]):
             del note["connection"]  # no password where none is needed
         try:
             line = json.dumps(note).encode()
@@ -113,13 +129,18 @@ def supervision(settings: ConsumerSettings, sink: TelemetrySink) -> Supervision 
     except OSError as error:
         sink.warn("supervisor_unreachable", error=str(error))
         return None
-    member = settings.member
-    returns = member.instance_id is not None or member.keeps_identity
     has_callback = "oauth_cb" in settings.librdkafka
-    if settings.connection.token_source is not None and has_callback and not returns:
+    if settings.connection.token_source is not None and has_callback and _leaves(settings.member):
         sink.warn("supervisor_cannot_leave", why="oauth_cb gives tokens to this process only")
         return None
     return Supervision(settings, int(descriptor), inode, sink)
+
+
+def _leaves(member: MemberConfig) -> bool:
+    """Return whether the helper has something to tell the coordinator about a dead member."""
+    if member.instance_id is None:
+        return not member.keeps_identity
+    return member.protocol is GroupProtocol.CONSUMER
 
 
 def _require_socket(descriptor: int, inode: str) -> None:
@@ -140,7 +161,7 @@ def _require_socket(descriptor: int, inode: str) -> None:
 
 
 def leave_for(note: dict[str, Any], until_s: float) -> None:
-    """Send LeaveGroup for a dead member, and ring for the others.
+    """Leave for a dead member, and ring for the others; or release its static id, see above.
 
     Raises:
         ConfigurationError: the coordinator does not answer in time, or refuses.
@@ -155,15 +176,10 @@ def leave_for(note: dict[str, Any], until_s: float) -> None:
             timeout_ms = round(1000 * min(left_s, _TIMEOUT_MS / 1000))
             answer = _ask(transport, FindCoordinatorRequest(group_id=group_id), None, timeout_ms)
             if not isinstance(answer, TransportFailure) and answer.coordinator is not None:
-                request = LeaveGroupRequest(
-                    group_id=group_id,
-                    member_id=note["id"],
-                    group_instance_id=None,
-                    reason=_REASON,
-                )
-                answer = _ask(transport, request, answer.coordinator, timeout_ms)
+                answer = _ask(transport, _leave_of(note), answer.coordinator, timeout_ms)
                 if not isinstance(answer, TransportFailure) and answer.error_code in _LEFT:
-                    if answer.error_code == ErrorCode.NONE and note["bell"] is not None:
+                    has_left = answer.error_code == ErrorCode.NONE and note["instance"] is None
+                    if has_left and note["bell"] is not None:
                         _ring(transport, note["bell"], group_id)
                     return
             if isinstance(answer, TransportFailure):
@@ -177,9 +193,23 @@ def leave_for(note: dict[str, Any], until_s: float) -> None:
     raise ConfigurationError("bootstrap.servers", servers, f"brokers that answer ({last})")
 
 
+def _leave_of(note: dict[str, Any]) -> LeaveGroupRequest | ConsumerBeatRequest:
+    instance_id: str | None = note["instance"]
+    if note["protocol"] == GroupProtocol.CONSUMER.value:
+        return ConsumerBeatRequest(
+            group_id=note["group"],
+            member_id=note["id"],
+            epoch=LEAVES if instance_id is None else LEAVES_FOR_NOW,
+            group_instance_id=instance_id,
+        )
+    return LeaveGroupRequest(
+        group_id=note["group"], member_id=note["id"], group_instance_id=None, reason=_REASON
+    )
+
+
 def _ask(
     transport: GroupTransport,
-    request: FindCoordinatorRequest | LeaveGroupRequest,
+    request: FindCoordinatorRequest | LeaveGroupRequest | ConsumerBeatRequest,
     node: Coordinator | None,
     timeout_ms: int,
 ) -> Any:  # noqa: ANN401  (the answer to the request, or a failure)

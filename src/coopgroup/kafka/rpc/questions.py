@@ -19,7 +19,8 @@ _METADATA_VERSION_MIN: Final = 4
 _LIST_OFFSETS_VERSION_MIN: Final = 1
 _GROUP_RESOURCE: Final = 32
 _SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
-_ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
+ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
+"""A setting of consumer groups."""
 
 
 @frozen(kw_only=True)
@@ -265,7 +266,7 @@ class FindGroupTimeouts:
         group = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_GROUP_RESOURCE,
             resource_name=self.group_id,
-            configuration_keys=[_SESSION_TIMEOUT, _ASSIGNMENT_INTERVAL],
+            configuration_keys=[_SESSION_TIMEOUT, ASSIGNMENT_INTERVAL],
         )
         return DescribeConfigsRequest(resources=[group])
 
@@ -276,7 +277,7 @@ class FindGroupTimeouts:
         return GroupTimeouts(
             error_code=group.error_code,
             session_ms=values.get(_SESSION_TIMEOUT),
-            assignment_interval_ms=values.get(_ASSIGNMENT_INTERVAL),
+            assignment_interval_ms=values.get(ASSIGNMENT_INTERVAL),
         )
 
 

@@ -13,7 +13,15 @@ import pytest
 
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.events import LeaveRequested
-from coopgroup.core.model.group_api import FindCoordinatorAnswer
+from coopgroup.core.model.group_api import (
+    LEAVES,
+    LEAVES_FOR_NOW,
+    ConsumerBeatAnswer,
+    ConsumerBeatRequest,
+    Coordinator,
+    FindCoordinatorAnswer,
+    FindCoordinatorRequest,
+)
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.membership import supervised as supervised_module
@@ -25,6 +33,15 @@ from tests.support.programs import TIMEOUT_S
 from tests.unit.kafka.fakes import LOST, FakeCoordinator
 from tests.unit.kafka.one_member_group import SETTINGS, running, subscribe
 
+COORDINATOR = Coordinator(node_id=1, host="b", port=1)
+NOTE: dict[str, Any] = {
+    "connection": {"bootstrap.servers": "b:1"},
+    "group": "g",
+    "id": "m",
+    "protocol": "classic",
+    "instance": None,
+    "bell": None,
+}
 PASSWORD = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "PLAIN",
@@ -105,6 +122,24 @@ def test_identity_that_outlives_the_process_gives_no_password_away(
     [note] = read(notes)
     assert note["returns"]
     assert "first" not in json.dumps(note)
+
+
+@pytest.mark.parametrize(
+    ("key", "leaves"), [("group_instance_id", True), ("coopgroup_state_dir", False)]
+)
+def test_static_id_of_kip_848_is_to_be_released(
+    notes: socket.socket, tmp_path: Path, key: str, leaves: bool
+) -> None:
+    """The coordinator refuses it to the next process; a kept member id is not refused."""
+    own = {key.replace("_", "."): str(tmp_path), "group.protocol": "consumer"}
+    settings = read_settings({"bootstrap.servers": "b:1", "group.id": "g"} | own)
+    found = supervision(settings, TelemetrySink("g"))
+    assert found is not None
+    found.tell("m")
+    [note] = read(notes)
+    assert (note["returns"], note["leaves"], "connection" in note) == (True, leaves, leaves)
+    assert note["protocol"] == "consumer"
+    assert note["instance"] == (str(tmp_path) if leaves else None)
 
 
 def test_new_password_is_told(notes: socket.socket) -> None:
@@ -254,9 +289,47 @@ def test_helper_names_what_the_brokers_answer(
     )
     transport = SimpleNamespace(send=coordinator.send, start=lambda: None, close=lambda: None)
     monkeypatch.setattr(supervised_module, "GroupTransport", lambda *_: transport)
-    note = {"connection": {"bootstrap.servers": "b:1"}, "group": "g", "id": "m", "bell": None}
     with pytest.raises(ConfigurationError, match=said):
-        supervised_module.leave_for(note, hand.now_s + 1.0)
+        supervised_module.leave_for(NOTE, hand.now_s + 1.0)
+
+
+@pytest.mark.parametrize(
+    ("instance", "epoch", "code", "rings"),
+    [
+        pytest.param(None, LEAVES, ErrorCode.NONE, 1, id="dynamic"),
+        pytest.param(None, LEAVES, ErrorCode.UNKNOWN_MEMBER_ID, 0, id="its session has ended"),
+        pytest.param("seat", LEAVES_FOR_NOW, ErrorCode.NONE, 0, id="static"),
+        pytest.param("seat", LEAVES_FOR_NOW, ErrorCode.FENCED_INSTANCE_ID, 0, id="it is back"),
+    ],
+)
+def test_helper_leaves_by_a_heartbeat_for_a_member_of_kip_848(
+    monkeypatch: pytest.MonkeyPatch,
+    hand: Hand,
+    instance: str | None,
+    epoch: int,
+    code: int,
+    rings: int,
+) -> None:
+    """A static member keeps its partitions: other members have nothing to learn."""
+    asked: list[Any] = []
+    rung: list[str] = []
+
+    def answer(request: object) -> object:
+        if isinstance(request, FindCoordinatorRequest):
+            return FindCoordinatorAnswer(error_code=0, error_message="", coordinator=COORDINATOR)
+        asked.append(request)
+        return ConsumerBeatAnswer(error_code=code)
+
+    coordinator = FakeCoordinator(override=answer)
+    transport = SimpleNamespace(send=coordinator.send, start=lambda: None, close=lambda: None)
+    monkeypatch.setattr(supervised_module, "GroupTransport", lambda *_: transport)
+    monkeypatch.setattr(supervised_module, "_ring", lambda _, topic, group: rung.append(topic))
+    note = NOTE | {"protocol": "consumer", "instance": instance, "bell": "bells"}
+    supervised_module.leave_for(note, hand.now_s + 1.0)
+    assert asked == [
+        ConsumerBeatRequest(group_id="g", member_id="m", epoch=epoch, group_instance_id=instance)
+    ]
+    assert rung == ["bells"] * rings
 
 
 def test_helper_of_members_that_all_left_is_content(

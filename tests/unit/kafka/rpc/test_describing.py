@@ -12,7 +12,9 @@ from coopgroup.core.model.group_api import (
     FindCoordinatorRequest,
 )
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.rpc.consumer_groups import ConsumerGroup, DescribeConsumerGroup
 from coopgroup.kafka.rpc.describing import GroupDescriber
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import DescribedGroup
 from coopgroup.kafka.rpc.transport import GroupTransport
 from tests.support.by_hand import Hand
@@ -35,12 +37,15 @@ class Brokers:
     asked_at_s: list[float] = field(factory=list)
     lost_from_s: float = float("inf")
     is_closed: bool = False
+    consumers: object = ConsumerGroup(error_code=0)
 
     def ask(self, _: object, request: object, **_more: object) -> object:
         self.asked_at_s.append(self.hand.now_s)
         code = self.code if self.hand.now_s < self.until_s else 0
         if self.hand.now_s >= self.lost_from_s:
             return LOST
+        if isinstance(request, DescribeConsumerGroup):
+            return self.consumers
         if not isinstance(request, FindCoordinatorRequest):
             return GROUP
         found = None if code else COORDINATOR
@@ -83,3 +88,31 @@ def test_brokers_that_stop_to_answer_are_named_even_after_a_refusal(hand: Hand) 
     brokers.lost_from_s = hand.now_s + 0.5
     with pytest.raises(ConfigurationError, match=r"^bootstrap\.servers: .*brokers that answer"):
         describer_of(brokers).describe(1_000)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (ConsumerGroup(error_code=0, state="Stable"), ErrorCode.NONE),
+        (ConsumerGroup(error_code=69), ErrorCode.GROUP_ID_NOT_FOUND),
+        (ConsumerGroup(error_code=35), ErrorCode.UNSUPPORTED_VERSION),
+        (
+            TransportFailure(kind=FailureKind.UNSUPPORTED, message="ConsumerGroupDescribe"),
+            ErrorCode.UNSUPPORTED_VERSION,
+        ),
+    ],
+)
+def test_group_that_the_broker_does_not_assign_is_an_answer(
+    hand: Hand, answer: object, code: int
+) -> None:
+    brokers = Brokers(hand, ErrorCode.NONE, 0.0, consumers=answer)
+    coordinator, found = describer_of(brokers).describe_consumers(1_000)
+    assert (coordinator, found.error_code) == (COORDINATOR, code)
+
+
+def test_group_with_a_topic_that_may_not_be_described_is_refused(hand: Hand) -> None:
+    """The coordinator names the topics of the members, so it wants the right to describe them."""
+    answer = ConsumerGroup(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    brokers = Brokers(hand, ErrorCode.NONE, 0.0, consumers=answer)
+    with pytest.raises(ConfigurationError, match="a group whose topics this user may DESCRIBE"):
+        describer_of(brokers).describe_consumers(1_000)

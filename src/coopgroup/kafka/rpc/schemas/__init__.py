@@ -19,3 +19,14 @@ class ConsumerGroupHeartbeatRequest(ApiMessage, load_json=__name__):
 
 class ConsumerGroupHeartbeatResponse(ApiMessage, load_json=__name__):
     """The member's epoch and its assignment; no assignment if it has not changed."""
+
+
+class ConsumerGroupDescribeRequest(ApiMessage, load_json=__name__):
+    """Describe groups whose coordinator assigns; DescribeGroups answers that they are dead."""
+
+
+class ConsumerGroupDescribeResponse(ApiMessage, load_json=__name__):
+    """Members, and the partitions that they own and shall own.
+
+    From version 1 on, it tells which members speak the classic protocol.
+    """
