@@ -6,7 +6,6 @@ ids, and answers with any error code. Whatever it does, the member keeps its own
 - It works only on what an answer granted, and commits only what it owns.
 - What it owns, and what it tells, are the same. A heartbeat never claims a partition of which the
   application knows nothing.
-- It grants no partition that its last heartbeat claimed, so no acknowledgement is taken back.
 - After the coordinator has become sane, it comes to rest with its whole assignment.
 """
 
@@ -93,7 +92,6 @@ class Hostile:
         match effect:
             case GrantResources(resources=resources):
                 assert not resources & self.working, "granted twice"
-                assert not resources & self.claimed, "granted, but claimed by the last heartbeat"
                 self.working |= resources
             case RevokeResources(resources=resources):
                 assert resources <= self.working, "revoked, and not owned"

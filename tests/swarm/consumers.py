@@ -21,22 +21,27 @@ import attrs
 from attrs import define, field
 
 from coopgroup.core.member import ErrorCode, GroupProtocol
-from coopgroup.core.model.group_api import ConsumerBeatAnswer, ConsumerBeatRequest
+from coopgroup.core.model.group_api import (
+    ConsumerBeatAnswer,
+    ConsumerBeatRequest,
+    OffsetCommitAnswer,
+    OffsetCommitRequest,
+)
 from coopgroup.simulator.coordinator import GroupCoordinator
-from coopgroup.simulator.scenario import LEADER, Choice
+from coopgroup.simulator.scenario import LEADER, Choice, Identity
 from coopgroup.simulator.simulation import broker_settings
 from tests.swarm.returning import draw_returning
-from tests.swarm.runs import LATE_MS, Act, ActKind, SwarmRun, draw
+from tests.swarm.runs import LATE_MS, TOPICS, Act, ActKind, Faults, SwarmRun, draw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from coopgroup.core.member import Member, MemberConfig
+    from coopgroup.core.member import MemberConfig
     from coopgroup.core.model import ResourceSet
     from coopgroup.core.model.group_api import Answer
     from coopgroup.simulator.simulation import Simulation
     from coopgroup.simulator.world import Watcher
-    from coopgroup.simulator.world.calls import Call
+    from coopgroup.simulator.world.calls import Call, Client
     from coopgroup.telemetry import Envelope
 
 CONSUMER: Final = "consumer"
@@ -50,21 +55,19 @@ _OF_ROUNDS: Final = {"JoinGroup", "SyncGroup", "Heartbeat"}
 _MEANINGLESS: Final = {ActKind.GARBLE, ActKind.FORGE, ActKind.HAND_OVER, ActKind.DECLINE}
 _INTERVALS_MS: Final = (0, 0, 300, 1_000)
 _BELL_PART: Final = 0.7
+_CHURN_PART: Final = 0.4
 _FENCES: Final = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH}
 
 
 def draw_consumer(seed: int) -> SwarmRun:
     """Draw a run whose members speak KIP-848."""
     chance = random.Random(f"swarm/consumer/{seed}")
+    if chance.random() < _CHURN_PART:
+        return _draw_churn(seed, chance)
     before = chance.choice((draw, draw, draw, draw_returning))(seed + _APART)
     faults = before.faults
     if chance.random() < _BELL_PART:
-        faults = attrs.evolve(
-            faults,
-            bell_delay_ms_max=chance.choice((2, 2, 40, 400)),
-            bell_loss=chance.choice((0.0, 0.1, 0.5)),
-            bell_false_ms=chance.choice((0, 0, 20, 300)),
-        )
+        faults = attrs.evolve(faults, **_bell(chance))
     return attrs.evolve(
         before,
         seed=seed,
@@ -72,6 +75,56 @@ def draw_consumer(seed: int) -> SwarmRun:
         assignor="sticky",
         faults=faults,
         acts=tuple(_translated(chance, before.acts)),
+        theirs=CONSUMER,
+    )
+
+
+def _bell(chance: random.Random) -> dict[str, Any]:
+    return {
+        "bell_delay_ms_max": chance.choice((2, 2, 40, 400)),
+        "bell_loss": chance.choice((0.0, 0.1, 0.5)),
+        "bell_false_ms": chance.choice((0, 0, 20, 300)),
+    }
+
+
+def _draw_churn(seed: int, chance: random.Random) -> SwarmRun:
+    """Draw a run whose targets change while members still stop partitions of earlier ones."""
+    acts = [
+        Act(kind=ActKind.RESIZE, topics=("T",), number=chance.randint(3, 6)),
+        Act(kind=ActKind.RESIZE, topics=("U",), number=chance.randint(1, 3)),
+    ]
+    names: list[str] = []
+    for number in range(1, chance.randint(8, 18)):
+        gap_ms = chance.choice((0, 5, 30, 60, 100, 300))
+        what = chance.random()
+        if len(names) < 2 or (what < 0.35 and len(names) < 5):
+            names.append(f"p{number}")
+            identity = chance.choice((Identity.NONE, Identity.NONE, *Identity))
+            start = Act(after_ms=gap_ms, kind=ActKind.START, process=names[-1], topics=TOPICS)
+            acts.append(attrs.evolve(start, identity=identity))
+        elif what < 0.85:
+            kind = chance.choice((ActKind.CLOSE, ActKind.CRASH, ActKind.STALL, ActKind.SUBSCRIBE))
+            act = Act(after_ms=gap_ms, kind=kind, process=chance.choice(names))
+            if kind is ActKind.SUBSCRIBE:
+                act = attrs.evolve(act, topics=chance.choice((("T",), ("U",), TOPICS, ())))
+            acts.append(attrs.evolve(act, for_ms=chance.choice((1, 50, 200))))
+        else:
+            resize = Act(after_ms=gap_ms, kind=ActKind.RESIZE, topics=(chance.choice(TOPICS),))
+            acts.append(attrs.evolve(resize, number=chance.randint(0, 6)))
+    return SwarmRun(
+        seed=seed,
+        faults=Faults(
+            delay_ms_max=chance.choice((2, 10, 40)),
+            slow=chance.choice((0.3, 0.7)),
+            slow_ms_max=chance.choice((100, 400)),
+            no_metadata=chance.choice((0.0, 0.2)),
+            commit_interval_ms=chance.choice((30, 250)),
+            awaits_commits=chance.random() < 0.5,
+            late_commit_ms=chance.choice((0, 100)),
+            **(_bell(chance) if chance.random() < _BELL_PART else {}),
+        ),
+        acts=tuple(acts),
+        healed_after_ms=chance.choice((0, 30, 300)),
         theirs=CONSUMER,
     )
 
@@ -121,6 +174,8 @@ class Beats:
     - A full heartbeat has what the member owns, by the ids of these topics. A short one is sent
       only if the coordinator has accepted a full one with the same content.
     - A member id that was fenced never joins again.
+    - A process that joins under another id has left under the last one, unless the coordinator has
+      forgotten it, or another process may have it.
 
     Attributes:
         simulation: the group.
@@ -128,6 +183,8 @@ class Beats:
         on_its_way: the heartbeat of each process that has no outcome.
         told: what each member id has told in its last full heartbeat that was accepted.
         fenced: member ids that the coordinator refused.
+        forgotten: those that it does not know.
+        left: member ids whose leave was sent.
     """
 
     simulation: Simulation
@@ -135,6 +192,9 @@ class Beats:
     on_its_way: dict[str, Call] = field(factory=dict)
     told: dict[str, tuple[tuple[str, ...], ResourceSet]] = field(factory=dict)
     fenced: set[str] = field(factory=set)
+    forgotten: set[str] = field(factory=set)
+    left: set[str] = field(factory=set)
+    _ids: dict[str, tuple[Client, str]] = field(factory=dict)
 
     def recorded(self, envelope: Envelope) -> None:
         """Handle a new telemetry record."""
@@ -146,46 +206,56 @@ class Beats:
         if self.transcript is not None:
             self.transcript.sent(call)
         request = call.send.request
-        if isinstance(request, ConsumerBeatRequest) and request.epoch >= 0:
-            message = self._objection(call, request)
-            if message:
+        if isinstance(request, ConsumerBeatRequest) and request.epoch < 0:
+            self.left.add(request.member_id)
+        elif isinstance(request, ConsumerBeatRequest):
+            for message in (*self._of_joins(call, request), *self._of_content(call, request)):
                 self.simulation.world.object_to("beats", f"{call.process.name} {message}")
             self.on_its_way[call.process.name] = call
 
-    def _objection(self, call: Call, request: ConsumerBeatRequest) -> str:
-        # The session of a process has not been replaced yet while it carries out its effects, but
-        # its effects come after the step, so the member is the one that sends.
+    def _of_joins(self, call: Call, request: ConsumerBeatRequest) -> Iterator[str]:
+        process, member_id = call.process, request.member_id
+        earlier = self.on_its_way.get(process.name)
+        if earlier is not None and earlier.process is process and not earlier.is_over:
+            ids = {one.request_id for one in process.session.member.outstanding.values()}
+            if earlier.send.request_id in ids:
+                yield "sends a heartbeat while another is on its way"
+        if request.epoch == 0 and member_id in self.fenced:
+            yield f"joins under {member_id}, which was fenced"
+        before, last_id = self._ids.get(process.name, (process, member_id))
+        self._ids[process.name] = process, member_id
+        is_shared = process.config.keeps_identity
+        known = {member_id} | self.left | self.forgotten
+        if before is process and not is_shared and last_id not in known:
+            yield f"joins under {member_id}, and leaves {last_id} in the group"
+
+    def _of_content(self, call: Call, request: ConsumerBeatRequest) -> Iterator[str]:
+        # The effects of a step are carried out after it, so this is the member that sends.
         member = call.process.session.member
-        earlier = self.on_its_way.get(call.process.name)
-        waits = earlier is not None and not earlier.is_over and earlier.process is call.process
-        if waits and earlier is not None and self._is_wanted(member, earlier):
-            return "sends a heartbeat while another is on its way"
-        if request.epoch == 0 and request.member_id in self.fenced:
-            return f"joins under {request.member_id}, which was fenced"
         content = (member.next_join.topics, member.owned)
         if request.owned is None:
             if self.told.get(request.member_id) != content:
-                return "sends a short heartbeat, and the coordinator does not know its content"
-            return ""
+                yield "sends a short heartbeat, and the coordinator does not know its content"
+            return
         names = self.simulation.brokers.names
         told = {(names[topic_id], on) for topic_id, on in request.owned}
         owned = {(name, tuple(on.tolist())) for name, on in member.owned.items()}
         if told != owned or request.topics != content[0]:
-            return f"tells {told} of {request.topics}, and has {owned} of {content[0]}"
-        return ""
-
-    def _is_wanted(self, member: Member, earlier: Call) -> bool:
-        ids = {one.request_id for one in member.outstanding.values()}
-        return earlier.send.request_id in ids
+            yield f"tells {told} of {request.topics}, and has {owned} of {content[0]}"
 
     def answered(self, call: Call, answer: Answer) -> None:
         """Handle an answer that has arrived; its process has not read it yet."""
         if self.transcript is not None:
             self.transcript.answered(call, answer)
         request = call.send.request
+        if isinstance(request, OffsetCommitRequest) and isinstance(answer, OffsetCommitAnswer):
+            codes = {code for *_, code in answer.codes}
+            self.forgotten |= {request.member_id} if ErrorCode.UNKNOWN_MEMBER_ID in codes else set()
         if not isinstance(request, ConsumerBeatRequest) or request.epoch < 0:
             return
         assert isinstance(answer, ConsumerBeatAnswer)
+        if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+            self.forgotten.add(request.member_id)
         if answer.error_code in _FENCES:
             self.fenced.add(request.member_id)
         if not answer.error_code and request.owned is not None:

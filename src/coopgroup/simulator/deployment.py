@@ -131,6 +131,7 @@ class Deployment:
             skew_ppm=place.skew_ppm,
             keeps_state=members.keeps_state,
             traits=members.traits,
+            protocol=members.protocol,
         )
 
     def _end(self, process: Process, how: How, back_after_ms: int | None) -> None:

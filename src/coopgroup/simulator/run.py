@@ -193,5 +193,5 @@ def _expectations(scenario: Scenario, policy: Policy, simulation: Simulation) ->
         slack_ms=group.session_timeout_ms + 2 * group.rebalance_timeout_ms,
         stop_max_ms=group.rebalance_timeout_ms,
         is_eager=policy.name == _EAGER,
-        with_rounds=not simulation.guests,
+        with_rounds=not simulation.guests and all(one.is_led for one in simulation.processes),
     )

@@ -177,7 +177,7 @@ class Simulation:
         return attrs.evolve(
             config,
             protocol=GroupProtocol.CONSUMER,
-            process_id=f"{name}-{self.world.number()}",
+            unique_id=f"{name}-{self.world.number()}",
             session_timeout_ms=settings.consumer_session_timeout_ms,
             heartbeat_interval_ms=settings.consumer_heartbeat_interval_ms,
         )

@@ -19,7 +19,7 @@ LEAST = {"bootstrap.servers": "localhost:9092", "group.id": "workers"}
         ({"auto.offset.reset": "x"}, "auto.offset.reset: got 'x', expected earliest, latest or"),
         ({"auto.commit.interval.ms": -1}, "auto.commit.interval.ms: got -1, expected a whole"),
         ({"on_commit": 5}, "on_commit: got 5, expected a callable"),
-        ({"group.protocol": "consumer"}, "group.protocol: got 'consumer', expected classic"),
+        ({"group.protocol": "consumer"}, "classic: a group of named resources needs a leader"),
         ({"rebalance_cb": print}, "pass on_assign, on_revoke and on_lost to subscribe()"),
         ({"log_cb": print}, "log_cb: got '(not shown)', but there is no such key"),
         ({"coopgroup.stop.timeuot.ms": 5}, "(did you mean coopgroup.stop.timeout.ms?)"),

@@ -126,7 +126,7 @@ def usual_answer(request: api.GroupRequest) -> api.Answer:
             return api.SyncGroupAnswer(error_code=0, assignment=dict(request.assignments)["m"])
         case api.HeartbeatRequest():
             return api.HeartbeatAnswer(error_code=0)
-        case api.LeaveGroupRequest():
+        case api.LeaveGroupRequest() | api.ConsumerBeatRequest():  # no member here speaks KIP-848
             return api.LeaveGroupAnswer(error_code=0)
         case api.OffsetCommitRequest():
             codes = tuple((one[0], one[1], 0) for one in request.offsets)

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Mapping
 from socket import gethostname
 from typing import Any, Final
-from uuid import uuid4
 
 from attrs import field, frozen
 from confluent_kafka import KafkaError
@@ -260,7 +259,6 @@ def _member_config(given: Mapping[str, Any]) -> MemberConfig:
     return MemberConfig(
         group_id=group_id,
         protocol=GroupProtocol(choice(given, "group.protocol")),
-        process_id=str(uuid4()),
         remote_assignor=given_text(given, "group.remote.assignor"),
         protocols=protocols,
         eager=bool(protocols) and _is_eager(protocols[0]),

@@ -28,6 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 import attrs
 from attrs import define, field
@@ -258,7 +259,11 @@ class GroupDriver:
         assignor = StickyAssignor() if self.assignor is None else self.assignor
         policy = SimplePolicy() if self.policy is None else self.policy
         self._session = new_session(
-            attrs.evolve(self.settings.member, choices=choices_of(policy, assignor)),
+            attrs.evolve(
+                self.settings.member,
+                choices=choices_of(policy, assignor),
+                unique_id=str(uuid4()),
+            ),
             None if slot is None else slot.kept,
             led=slot is not None and slot.seen is not None,
             next_round_in_ms=None if slot is None else slot.next_round_in_ms,

@@ -14,7 +14,7 @@ import attrs
 from attrs import define, field, frozen
 
 from coopgroup.core.leader import RoundRequest, TopicMetadata, read_members
-from coopgroup.core.member import KeptIdentity, MemberConfig, MemberState
+from coopgroup.core.member import GroupProtocol, KeptIdentity, MemberConfig, MemberState
 from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelJoin,
@@ -171,6 +171,11 @@ class Process:
     def leads(self) -> bool:
         """Whether its member knows itself as the leader, possibly since an earlier life."""
         return self.session.leads
+
+    @property
+    def is_led(self) -> bool:
+        """Whether its member takes part in rounds: the broker assigns to one of KIP-848."""
+        return self.config.protocol is GroupProtocol.CLASSIC
 
     @property
     def is_static(self) -> bool:

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias
 from attrs import Attribute, field, frozen
 from attrs.validators import optional
 
+from coopgroup.core.member.config import GroupProtocol
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.traits import Traits
 from coopgroup.errors import ConfigurationError
@@ -214,7 +215,10 @@ class Identity(enum.StrEnum):
 
 
 class Client(enum.StrEnum):
-    """What a process uses: coopgroup, or a client with `group.protocol=consumer` (KIP-848)."""
+    """What a process uses: coopgroup, or another client with `group.protocol=consumer` (KIP-848).
+
+    The other client has no lease, no bell, and no identity.
+    """
 
     COOPGROUP = "coopgroup"
     KIP_848 = "kip-848"
@@ -316,6 +320,7 @@ class MemberSet:
             None, there is one process, called NAME, and the set cannot be scaled.
         topics: subscribed topics, including topics that are created later. Members of a group of
             named resources subscribe to all of them.
+        protocol: group protocol of members of coopgroup: with KIP-848 the broker assigns.
         capacity_per_s: records that a process handles per second, over all its partitions;
             infinite for no limit.
         start_every_ms: time between the starts of two processes; 0 starts all together.
@@ -329,6 +334,7 @@ class MemberSet:
     count: int | None = field(default=None, validator=between(0))
     topics: tuple[str, ...]
     client: Client = Client.COOPGROUP
+    protocol: GroupProtocol = GroupProtocol.CLASSIC
     identity: Identity = Identity.NONE
     capacity_per_s: float = field(default=math.inf, validator=_capacity)
     start_ms: int = field(default=0, validator=between(0))

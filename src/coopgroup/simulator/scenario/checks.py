@@ -13,6 +13,7 @@ from typing import NoReturn
 from attrs import frozen
 
 from coopgroup.core.assignors.registry import create_assignor
+from coopgroup.core.member.config import GroupProtocol
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.policies.built_in import create_policy
 from coopgroup.errors import ConfigurationError
@@ -155,6 +156,12 @@ def _check_members(scenario: Scenario) -> None:
             _refuse(("members", place, "start_ms"), one.start_ms, expected)
         if one.client is Client.KIP_848:
             _check_kip848(scenario, place, one)
+        elif one.protocol is GroupProtocol.CONSUMER:
+            names = {one.name, *_processes_ever(scenario, one)}
+            expected = (
+                f'members of protocol = "{GroupProtocol.CLASSIC}"; a broker hands nothing over'
+            )
+            _check_hand_overs(scenario, names, expected)
     _check_processes(scenario)
 
 
@@ -165,6 +172,8 @@ def _check_kip848(scenario: Scenario, place: int, one: MemberSet) -> None:
         _refuse(("members", place, "identity"), one.identity.value, expected)
     if one.traits:
         _refuse(("members", place, "traits"), dict(one.traits), expected)
+    if one.protocol is GroupProtocol.CONSUMER:  # such a client speaks no other one
+        _refuse(("members", place, "protocol"), one.protocol.value, expected)
     if one.keeps_state:
         _refuse(("members", place, "keeps_state"), one.keeps_state, expected)
     if one.clock_skew_ppm != Span(0, 0):
@@ -172,13 +181,20 @@ def _check_kip848(scenario: Scenario, place: int, one: MemberSet) -> None:
         _refuse(("members", place, "clock_skew_ppm"), skew, expected)
     names = {one.name, *_processes_ever(scenario, one)}
     expected = f'members of coopgroup; client = "{one.client}" has no lease, and hands nothing over'
+    _check_hand_overs(scenario, names, expected)
     for number, event in enumerate(scenario.events):
-        if isinstance(event, Pause | HandOver) and event.member in names:
+        if isinstance(event, Pause) and event.member in names:
+            _refuse(("events", number, "member"), event.member, expected)
+        if isinstance(event, Cut) and not names.isdisjoint(event.members):
+            _refuse(("events", number, "members"), list(event.members), expected)
+
+
+def _check_hand_overs(scenario: Scenario, names: Collection[str], expected: str) -> None:
+    for number, event in enumerate(scenario.events):
+        if isinstance(event, HandOver) and event.member in names:
             _refuse(("events", number, "member"), event.member, expected)
         if isinstance(event, Scale) and event.how is How.HAND_OVER and event.members in names:
             _refuse(("events", number, "members"), event.members, expected)
-        if isinstance(event, Cut) and not names.isdisjoint(event.members):
-            _refuse(("events", number, "members"), list(event.members), expected)
 
 
 def _check_processes(scenario: Scenario) -> None:

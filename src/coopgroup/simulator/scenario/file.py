@@ -402,7 +402,12 @@ def _converter(*, has_topics: bool) -> StrictConverter:
     if not has_topics:
         # Only records have topics, a capacity and a broker that assigns them; members take all
         # named resources.
-        hidden = {"topics": [], "capacity_per_s": math.inf, "client": "coopgroup"}
+        hidden = {
+            "topics": [],
+            "capacity_per_s": math.inf,
+            "client": "coopgroup",
+            "protocol": "classic",
+        }
         converter.register_structure_hook(MemberSet, table_hook(MemberSet, converter, hidden))
     return converter
 

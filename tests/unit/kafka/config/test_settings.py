@@ -9,14 +9,17 @@ from attrs import evolve
 from confluent_kafka import Consumer, KafkaException
 
 from coopgroup.core.member import MemberConfig
+from coopgroup.core.member.config import GroupProtocol
 from coopgroup.core.model.traits import TRAITS_RULE
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.config.keys import KEYS, Key
 from coopgroup.kafka.config.settings import (
     ConsumerSettings,
     merge_configuration,
     read_settings,
     refusal_of_librdkafka,
 )
+from coopgroup.kafka.consumer import choose_plugins
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE
 
 GIVEN = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "g"}
@@ -32,10 +35,6 @@ OWN_KEYS = (
 )
 NEAR = " (did you mean coopgroup.telemetry.topic?)"
 NOT_KNOWN = "a connection setting that coopgroup knows"
-NO_KIP_848 = (
-    "classic: the leader of this group assigns, so rebalances are incremental on any broker since "
-    "2.5; coopgroup has no KIP-848 (comparison: docs/coming-from.md#kip-848)"
-)
 
 
 def read(**more: Any) -> ConsumerSettings:  # noqa: ANN401  (values of keys)
@@ -167,7 +166,12 @@ def test_settings_when_values_are_given_are_those_of_the_member_and_of_librdkafk
         ("coopgroup.telemetry.file.max.bytes", "1 MB", "a whole number from 0 to 2147483647"),
         ("coopgroup.telemetry.report.interval.ms", 10, "0 for no reports, or 1000 to 86400000"),
         ("coopgroup.telemetry.path", "x", f"no such key: coopgroup's own are {OWN_KEYS}{NEAR}"),
-        ("group.protocol", "consumer", NO_KIP_848),
+        ("group.protocol", "share", "one of classic, consumer"),
+        (
+            "group.remote.assignor",
+            "range",
+            "no such key: the leader assigns; pass assignor=… instead",
+        ),
         ("group.protocol.type", "connect", "consumer"),
         ("socket.timeoutt.ms", 5, f"{NOT_KNOWN} (did you mean socket.timeout.ms?)"),
         ("rebalance_cb", 1, "no such key: pass on_assign, on_revoke and on_lost to subscribe()"),
@@ -326,3 +330,43 @@ def test_key_that_librdkafka_does_not_know_is_refused_with_the_nearest_key(
         Consumer(dict(read(**{key: 5}).librdkafka))
     refusal = refusal_of_librdkafka(caught.value, {key: 5})
     assert refusal.expected == f"no such key: it is unknown{meant}"
+
+
+def test_settings_of_a_member_of_kip_848_have_the_assignor_of_the_broker() -> None:
+    given = {"group.protocol": "consumer", "group.remote.assignor": "range"}
+    settings = read(**given)
+    assert settings.member.protocol is GroupProtocol.CONSUMER
+    assert settings.member.remote_assignor == "range"
+    assert not given.keys() & settings.librdkafka.keys()
+    assert read().member.protocol is GroupProtocol.CLASSIC
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS.values() if key.only_with == "classic"])
+def test_settings_that_only_a_leader_or_a_classic_member_has_are_refused_beside_kip_848(
+    key: Key,
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(**{"group.protocol": "consumer", key.name: key.default or "x"})
+    said = str(caught.value)
+    assert said.startswith(f"{key.name}: got ")
+    assert said.endswith(key.otherwise)
+    assert "with group.protocol=consumer" in said
+
+
+def test_settings_with_two_identities_are_refused_beside_kip_848() -> None:
+    both = {"group.instance.id": "one", "coopgroup.state.dir": "/tmp"}  # noqa: S108
+    assert read(**both).state_dir is not None
+    with pytest.raises(
+        ConfigurationError, match=r"group\.instance\.id: got 'one', expected either"
+    ):
+        read(**{"group.protocol": "consumer", **both})
+
+
+@pytest.mark.parametrize("what", ["policy", "assignor"])
+def test_arguments_for_a_leader_are_refused_beside_kip_848(what: str) -> None:
+    given = {"policy": None, "assignor": None} | {what: "simple" if what == "policy" else "sticky"}
+    settings = read(**{"group.protocol": "consumer"})
+    with pytest.raises(ConfigurationError) as caught:
+        choose_plugins(settings, given["assignor"], given["policy"])
+    expected = f"classic: {what}= needs a leader, and the broker assigns"
+    assert str(caught.value) == f"group.protocol: got 'consumer', expected {expected}"

@@ -1,6 +1,7 @@
 """Requests become kafka-python's messages, and its responses become answers."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from attrs import evolve
@@ -50,6 +51,20 @@ COMMIT = api.OffsetCommitRequest(
     group_instance_id=None,
     offsets=(("b", 0, 7, -1, ""), ("a", 1, 6, 4, "note"), ("b", 2, 5, -1, "")),
 )
+
+
+TOPIC = "00000000-0000-0000-0000-00000000000a"
+BEAT = api.ConsumerBeatRequest(
+    group_id="g",
+    member_id="m",
+    epoch=0,
+    rack="a",
+    topics=("t",),
+    owned=((TOPIC, (0, 2)),),
+    rebalance_timeout_ms=9,
+    assignor="range",
+)
+SHORT_BEAT = api.ConsumerBeatRequest(group_id="g", member_id="m", epoch=3)
 
 
 def static(request: Any) -> Any:  # noqa: ANN401  (one of several kinds)
@@ -119,10 +134,28 @@ FIND = api.FindCoordinatorRequest(group_id="g")
                 ]
             },
         ),
+        (
+            static(BEAT),
+            1,
+            {**MEMBER, "member_epoch": 0, "instance_id": "static", "rack_id": "a"}
+            | {"rebalance_timeout_ms": 9, "subscribed_topic_names": ["t"]}
+            | {"subscribed_topic_regex": None, "server_assignor": "range"}
+            | {"topic_partitions": [{"topic_id": UUID(TOPIC), "partitions": [0, 2]}]},
+        ),
+        (
+            SHORT_BEAT,  # nothing has changed
+            1,
+            {**MEMBER, "member_epoch": 3, "instance_id": None, "rack_id": None}
+            | {"rebalance_timeout_ms": -1, "subscribed_topic_names": None}
+            | {"subscribed_topic_regex": None, "server_assignor": None, "topic_partitions": None},
+        ),
         (FIND, 6, {"key_type": 0, "coordinator_keys": ["g"]}),
         (FIND, 0, {"key": "g"}),  # a list of keys only from v4 on
     ],
-    ids=["join", "sync", "heartbeat", "leave", "leave-v2", "commit", "find", "find-v0"],
+    ids=[
+        *("join", "sync", "heartbeat", "leave", "leave-v2", "commit"),
+        *("beat", "short-beat", "find", "find-v0"),
+    ],
 )
 def test_request_is_complete(
     request_: api.GroupRequest, version: int, fields: dict[str, Any]

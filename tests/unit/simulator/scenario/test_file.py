@@ -336,6 +336,13 @@ count = 3 -> client = "kip-848"; [[events]]; kind="hand_over"; at_ms=5; member="
 count = 3 -> client = "kip-848"; [[events]]; kind="cut"; at_ms=5; members="worker"; for_ms=1
     events[0].members: got ['worker'], expected members of coopgroup; client = "kip-848" has no
     lease, and hands nothing over
+count = 3 -> client = "kip-848"; protocol = "consumer"
+    members[0].protocol: got 'consumer', expected no value with client = "kip-848"
+count = 3 -> protocol = "streams"
+    members[0].protocol: got 'streams', expected one of classic, consumer
+count = 3 -> protocol = "consumer"; [[events]]; kind="hand_over"; at_ms=5; member="worker"
+    events[0].member: got 'worker', expected members of protocol = "classic"; a broker hands nothing
+    over
 count = 3 -> count = 3; start_every_ms = 30000
     members[0].start_ms: got 0, expected all starts before duration_ms (60000), the last is at
     60000

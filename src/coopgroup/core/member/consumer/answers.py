@@ -3,9 +3,9 @@
 The rules of the classic member hold: an answer counts only while its request is on its way, and a
 proof about time counts from the SENDING of the request. Two more belong to this protocol:
 
-- A partition is granted only by the answer to a heartbeat that did not claim it. If the member has
-  given it up since that heartbeat was sent, the answer does not know it. The next heartbeat would
-  release the partition to another member while this one works on it.
+- One heartbeat is on its way at a time, and none while the names of an answer are looked up. So
+  an answer may grant a partition that the member has given up since the heartbeat claimed it: the
+  coordinator has not heard of it, and the next heartbeat claims it again.
 - A topic id whose name is unknown is neither granted nor revoked (KAFKA-16198). The next heartbeat
   is full, so that its answer has the whole assignment again.
 """
@@ -19,8 +19,8 @@ from attrs import frozen
 
 from coopgroup.core.member import commits as commit_queue
 from coopgroup.core.member.commit_answers import take_commit_outcome
-from coopgroup.core.member.consumer.beat import beat_now, set_beat
 from coopgroup.core.member.consumer.bell import ring_after_answer, ring_after_leave
+from coopgroup.core.member.consumer.next_beat import beat_now, set_beat
 from coopgroup.core.member.effects import (
     FindSessionTimeout,
     GrantResources,
@@ -147,8 +147,6 @@ def _beaten(turn: Turn, sent: Outstanding, event: Answered, answer: ConsumerBeat
     _take_assignment(turn, news, is_first=is_first)
     soon_ms = turn.member.config.retry_backoff_ms if unknown else answer.interval_ms
     turn.set(heartbeat_at_ms=min(turn.member.heartbeat_at_ms, turn.now_ms + soon_ms))
-    if news.unseen:
-        beat_now(turn)
     ring_after_answer(
         turn, is_first=is_first, gains=bool(news.gained), is_news=is_new or news.changes
     )
@@ -169,7 +167,6 @@ class _Assigned:
     Attributes:
         gained: granted now.
         lacks: owned, not assigned, and not being stopped yet.
-        unseen: assigned, but given up since the heartbeat was sent: the next answer decides.
         claimed: claimed by the heartbeat, and perhaps not assigned any more.
         ids: topic ids by name of everything owned and gained.
         names: the names of these ids, and of all assigned ones.
@@ -177,7 +174,6 @@ class _Assigned:
 
     gained: ResourceSet = EMPTY
     lacks: ResourceSet = EMPTY
-    unseen: ResourceSet = EMPTY
     claimed: ResourceSet = EMPTY
     ids: Mapping[str, str]
     names: Mapping[str, str]
@@ -212,9 +208,8 @@ class _Assigned:
         found = ResourceSet({name: indices for name, (_, indices) in known.items()})
         kept = {topic_id for topic_id, _ in assigned} | set(ids.values())
         return cls(
-            gained=found - owned - told,
+            gained=found - owned,
             lacks=owned - found - stopping,
-            unseen=(found & told) - owned,
             claimed=told - found,
             ids={**ids, **{name: one for name, (one, _) in known.items()}},
             names={topic_id: name for topic_id, name in names.items() if topic_id in kept},

@@ -9,18 +9,15 @@ part has the ids.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from attrs import frozen
 
 from coopgroup.core.model import EMPTY, ResourceSet
-from coopgroup.core.model.replacing import replaced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from coopgroup.core.member.turn import Turn
 
 
 @frozen(kw_only=True)
@@ -85,15 +82,3 @@ class Beat:
 
 
 NO_BEAT: Final = Beat()
-
-
-def set_beat(turn: Turn, **changes: Any) -> None:  # noqa: ANN401  (`replaced` checks the names)
-    """Replace fields of the member's `beat`."""
-    turn.set(beat=replaced(turn.member.beat, **changes))
-
-
-def beat_now(turn: Turn) -> None:
-    """Let the next heartbeat be due now, because this member has something to tell or to ask."""
-    turn.set(heartbeat_at_ms=turn.now_ms)
-    if turn.member.beat.is_rung:
-        set_beat(turn, is_rung=False)
