@@ -25,20 +25,13 @@ from tests.support.live_group import unique
 from tests.support.raw_consumers import RawConsumer, Wire
 from tests.support.waiting import wait_for
 
-# No test waits for the assignment interval; some have sessions shorter than Kafka's minimum.
-PROPERTIES = {
-    "group.consumer.assignment.interval.ms": "0",
-    "group.consumer.min.assignment.interval.ms": "0",
-    "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.min.heartbeat.interval.ms": "100",
-}
 OK, STALE, FENCED = ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.FENCED_MEMBER_EPOCH
 UNKNOWN, UNRELEASED = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNRELEASED_INSTANCE_ID
 
 
 @pytest.fixture(scope="module")
-def wire() -> Iterator[Wire]:
-    with KafkaCluster(properties=PROPERTIES) as cluster, Wire(cluster) as made:
+def wire(consumer_cluster: KafkaCluster) -> Iterator[Wire]:
+    with Wire(consumer_cluster) as made:
         yield made
 
 
