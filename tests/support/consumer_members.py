@@ -27,7 +27,7 @@ from coopgroup.core.model.group_api import ConsumerBeatAnswer, ConsumerBeatReque
 from tests.support.members import CONFIG as CLASSIC
 from tests.support.members import HELD, DrivenMember
 
-CONFIG = attrs.evolve(CLASSIC, protocol=GroupProtocol.CONSUMER, unique_id="p")
+CONFIG = attrs.evolve(CLASSIC, protocol=GroupProtocol.CONSUMER, own_id="p")
 WITH_BELL = attrs.evolve(CONFIG, has_bell=True)
 STATIC = attrs.evolve(CONFIG, instance_id="i")
 KEEPING = attrs.evolve(CONFIG, keeps_identity=True)

@@ -6,7 +6,10 @@
 A run has the faults and habits of a run of the classic protocol, translated: faults of JoinGroup,
 SyncGroup and Heartbeat hit the heartbeat of KIP-848, and a process that dies at its sync is killed.
 What has no meaning there is left out: unreadable and false claims, hand-overs, declined starts.
-The broker has one of two assignment intervals, and may be older than KIP-1251.
+The broker has one of three assignment intervals, and may be older than KIP-1251.
+
+In some runs members of both protocols share the group, or processes change their protocol one after
+the other, in either direction: the group is converted while members come and go.
 
 All general checkers apply: one owner, no needless loss, no lease beyond the coordinator's timers,
 work committed before it is handed over, rest with all records committed. `Beats` adds exact ones.
@@ -56,14 +59,40 @@ _MEANINGLESS: Final = {ActKind.GARBLE, ActKind.FORGE, ActKind.HAND_OVER, ActKind
 _INTERVALS_MS: Final = (0, 0, 300, 1_000)
 _BELL_PART: Final = 0.7
 _CHURN_PART: Final = 0.4
+_BOTH_PART: Final = 0.25
+CLASSIC: Final = "classic"
+"""The client of an act that starts a process with the classic protocol."""
 _FENCES: Final = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH}
 
 
 def draw_consumer(seed: int) -> SwarmRun:
     """Draw a run whose members speak KIP-848."""
     chance = random.Random(f"swarm/consumer/{seed}")
-    if chance.random() < _CHURN_PART:
-        return _draw_churn(seed, chance)
+    run = _draw_churn(seed, chance) if chance.random() < _CHURN_PART else _draw(seed, chance)
+    if chance.random() < _BOTH_PART:
+        run = attrs.evolve(run, acts=tuple(_of_both(chance, run.acts)))
+    return run
+
+
+def _of_both(chance: random.Random, acts: tuple[Act, ...]) -> Iterator[Act]:
+    """Let processes of both protocols start, or let them change it in a rolling restart."""
+    migrates, back = chance.random() < 0.5, chance.random() < 0.5
+    started: list[Act] = []
+    for act in acts:
+        is_classic = (not back) if migrates else chance.random() < 0.5
+        if act.kind is ActKind.START and is_classic:
+            yield attrs.evolve(act, client=CLASSIC)
+        else:
+            yield act
+        started += [act] if act.kind is ActKind.START else []
+    for act in started if migrates else ():
+        down_ms = chance.choice((30, 100, 300))
+        kind = chance.choice((ActKind.CLOSE, ActKind.CLOSE, ActKind.CRASH))
+        yield Act(after_ms=chance.choice((0, 100, 700)), kind=kind, process=act.process)
+        yield attrs.evolve(act, after_ms=down_ms, client=CLASSIC if back else "")
+
+
+def _draw(seed: int, chance: random.Random) -> SwarmRun:
     before = chance.choice((draw, draw, draw, draw_returning))(seed + _APART)
     faults = before.faults
     if chance.random() < _BELL_PART:
@@ -148,9 +177,27 @@ def _translated(chance: random.Random, acts: tuple[Act, ...]) -> Iterator[Act]:
         yield attrs.evolve(act, **changes)
 
 
-def protocol_of(run: SwarmRun) -> GroupProtocol:
-    """Return the group protocol of the members of a run."""
-    return GroupProtocol.CONSUMER if run.theirs == CONSUMER else GroupProtocol.CLASSIC
+def protocol_of(run: SwarmRun, act: Act) -> GroupProtocol:
+    """Return the group protocol of a process that starts."""
+    is_new = run.theirs == CONSUMER and act.client != CLASSIC
+    return GroupProtocol.CONSUMER if is_new else GroupProtocol.CLASSIC
+
+
+def has_leaders(run: SwarmRun) -> bool:
+    """Return whether some members, and not all of them, take part in rounds."""
+    return run.theirs == CONSUMER and any(act.client == CLASSIC for act in run.acts)
+
+
+def unknowable(run: SwarmRun, simulation: Simulation, vanished: ResourceSet) -> tuple[str, ...]:
+    """Return beginnings of messages that no member could prevent, in a run of KIP-848.
+
+    The broker knows partitions by topic id, so the old owner of a topic made again hears of it
+    later. And it may convert a group without knowing what its members own (`forgotten`).
+    """
+    if run.theirs != CONSUMER:
+        return ()
+    forgotten = simulation.brokers.coordinator.forgotten
+    return tuple(f"{name}-{index} is with " for name, index in vanished | forgotten)
 
 
 def broker_of(run: SwarmRun, config: MemberConfig) -> GroupCoordinator:
@@ -225,7 +272,9 @@ class Beats:
         before, last_id = self._ids.get(process.name, (process, member_id))
         self._ids[process.name] = process, member_id
         is_shared = process.config.keeps_identity
-        known = {member_id} | self.left | self.forgotten
+        # A leave waits for the outcome of an earlier one.
+        waiting = set(process.session.member.beat.left_behind)
+        known = {member_id} | self.left | self.forgotten | waiting
         if before is process and not is_shared and last_id not in known:
             yield f"joins under {member_id}, and leaves {last_id} in the group"
 
@@ -254,7 +303,7 @@ class Beats:
         if not isinstance(request, ConsumerBeatRequest) or request.epoch < 0:
             return
         assert isinstance(answer, ConsumerBeatAnswer)
-        if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+        if answer.error_code in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}:
             self.forgotten.add(request.member_id)
         if answer.error_code in _FENCES:
             self.fenced.add(request.member_id)

@@ -177,7 +177,7 @@ class Simulation:
         return attrs.evolve(
             config,
             protocol=GroupProtocol.CONSUMER,
-            unique_id=f"{name}-{self.world.number()}",
+            own_id=f"{name}-{self.world.number()}",
             session_timeout_ms=settings.consumer_session_timeout_ms,
             heartbeat_interval_ms=settings.consumer_heartbeat_interval_ms,
         )
@@ -355,7 +355,9 @@ class Simulation:
         if group.state is not (GroupState.STABLE if alive else GroupState.EMPTY):
             return not alive  # only sessions of dead members are left to expire
         seated = len(group.seats) == len(alive)
-        return seated and all(process.is_at_rest for process in alive)
+        # The answer that tells a member of KIP-848 its new epoch may be on its way.
+        told = all(one.is_led or one.session.member.generation == group.generation for one in alive)
+        return seated and told and all(process.is_at_rest for process in alive)
 
     def run_until_rest(self, within_ms: int, quiet_ms: int) -> bool:
         """Advance the time until the group is settled for `quiet_ms`; return whether it is."""

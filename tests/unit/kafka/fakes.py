@@ -10,7 +10,7 @@ from typing import Any, cast
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from coopgroup.core.member import ErrorCode, MemberState
+from coopgroup.core.member import ErrorCode, MemberConfig, MemberState
 from coopgroup.core.member.effects import Lane
 from coopgroup.core.member.events import CommitRequested, Offset
 from coopgroup.core.model.group_api import (
@@ -319,7 +319,7 @@ class FakeDriver:
     warned: list[tuple[str, dict[str, Any]]] = field(factory=list)
     settings: Any = field(
         factory=lambda: SimpleNamespace(
-            max_poll_interval_ms=60_000, member=SimpleNamespace(group_id="g")
+            max_poll_interval_ms=60_000, member=MemberConfig(group_id="g")
         )
     )
     meter: WorkMeter = field(factory=WorkMeter)

@@ -42,7 +42,7 @@ class MemberConfig:
     Attributes:
         group_id: the group.
         protocol: how the member takes part in the group.
-        unique_id: text that no other process has. The ids that a member of KIP-848 gives itself
+        own_id: text that no other process has. The ids that a member of KIP-848 gives itself
             begin with it.
         remote_assignor: the broker's assignor (KIP-848), None for its default.
         protocol_type: embedded protocol's family, "consumer" for partitions.
@@ -78,7 +78,7 @@ class MemberConfig:
 
     group_id: str
     protocol: GroupProtocol = GroupProtocol.CLASSIC
-    unique_id: str = ""
+    own_id: str = ""
     remote_assignor: str | None = None
     protocol_type: str = "consumer"
     protocol_name: str = "coopgroup"

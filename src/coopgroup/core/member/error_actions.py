@@ -277,9 +277,9 @@ _ROWS: Final[Mapping[RequestKind, Mapping[ErrorCode, Action]]] = {
         _C.REQUEST_TIMED_OUT:              _A.RETRY,
         _C.THROTTLING_QUOTA_EXCEEDED:      _A.RETRY,
         _C.UNRELEASED_INSTANCE_ID:         _A.RETRY,  # until the session of its holder ends
-        # A classic group is not converted in a round that revokes. After a rebalance timeout the
-        # member fails: the broker's migration policy forbids the conversion.
-        _C.GROUP_ID_NOT_FOUND:             _A.RETRY,
+        # The group is classic: it was converted when its last member of KIP-848 was removed. A join
+        # tries again for a while, because a round that revokes delays the conversion.
+        _C.GROUP_ID_NOT_FOUND:             _A.LOSE_ID,
         _C.UNKNOWN_MEMBER_ID:              _A.LOSE_ID,
         _C.FENCED_MEMBER_EPOCH:            _A.LOSE_ID,
         _C.UNAUTHENTICATED:                _A.FAIL,

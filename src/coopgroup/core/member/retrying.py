@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _FAILURES: Final = frozenset({Action.RETRY, Action.SEEK, Action.REJOIN_LATER})
 # The next round may end in the same way. A heartbeat learns of each loss only once.
 _FAILURES_OF_A_ROUND: Final = _FAILURES | {Action.LOSE, Action.LOSE_ID}
+_JOINING: Final = OF_A_ROUND | {RequestKind.CONSUMER_BEAT}
 _OPEN: Final = frozenset({Action.REJOIN, Action.TAKE_ID, Action.AFTER_SYNC})
 
 
@@ -70,7 +71,7 @@ def note_outcome(
         return
     codes = _codes(event)
     actions = {code: action_for(kind, code) for code in codes}
-    failures = _FAILURES_OF_A_ROUND if kind in OF_A_ROUND else _FAILURES
+    failures = _FAILURES_OF_A_ROUND if kind in _JOINING else _FAILURES
     failed = [code for code, action in actions.items() if action in failures]
     if failed:
         _note_failure(turn, kind, sent, failed[0])

@@ -262,7 +262,7 @@ class GroupDriver:
             attrs.evolve(
                 self.settings.member,
                 choices=choices_of(policy, assignor),
-                unique_id=str(uuid4()),
+                own_id=str(uuid4()),
             ),
             None if slot is None else slot.kept,
             led=slot is not None and slot.seen is not None,

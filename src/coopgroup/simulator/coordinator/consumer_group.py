@@ -369,7 +369,7 @@ class ConsumerGroup:
             rebalance_ms=request.rebalance_timeout_ms or 0,
         )
         if request.epoch == JOINS:
-            seat.protocols, seat.is_away = (), False
+            seat.protocols, seat.is_away, seat.sync_by_ms = (), False, None
             seat.session_ms = self.settings.consumer_session_timeout_ms
         return seat
 

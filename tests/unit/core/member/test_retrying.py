@@ -31,7 +31,6 @@ ROWS = [
     (kind, code)
     for (kind, code), action in ERROR_ACTIONS.items()
     if action in RETRIED or (kind in OF_A_ROUND and action in {Action.LOSE, Action.LOSE_ID})
-    if code is not ErrorCode.GROUP_ID_NOT_FOUND  # not retried without end
 ]
 STEP_MS = 100
 

@@ -9,9 +9,10 @@ import pytest
 from attrs import define, field
 from confluent_kafka import KafkaException
 
-from coopgroup.core.member import MemberState
+from coopgroup.core.member import GroupProtocol, MemberConfig, MemberState
 from coopgroup.core.member.events import WarmSetDeclared
 from coopgroup.core.model import ResourceSet
+from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.callbacks.listener import Callbacks
 from coopgroup.kafka.membership.subscription import Subscription
 from coopgroup.kafka.membership.watching import TopicWish
@@ -47,6 +48,17 @@ class Watcher:
 @pytest.fixture
 def watcher() -> Watcher:
     return Watcher()
+
+
+def test_what_needs_a_leader_is_refused_beside_kip_848(watcher: Watcher) -> None:
+    watcher.driver.settings.member = MemberConfig(group_id="g", protocol=GroupProtocol.CONSUMER)
+    made = watcher.subscription()
+    with pytest.raises(ConfigurationError, match="expected classic: on_warmup needs a leader"):
+        made.enter(["o"], Callbacks(), ResourceSet({"o": [1]}))
+    made.enter(["o"], Callbacks())
+    with pytest.raises(ConfigurationError, match="expected classic: hand_over needs a leader"):
+        made.hand_over()
+    assert (made.is_empty, watcher.driver.posted) == (False, [])
 
 
 def test_members_warm_set_is_declared_before_its_topics_are_watched(watcher: Watcher) -> None:

@@ -449,6 +449,21 @@ def test_static_member_that_leaves_for_now_gets_the_same_partitions_under_a_new_
     assert list(group.coordinator.group.seats) == ["b"]
 
 
+def test_static_classic_member_that_returns_with_kip_848_need_not_sync() -> None:
+    """The time to sync of its earlier process ends with that process."""
+    group = Group()
+    group.classic_member(instance_id="i")
+    group.new("k")
+    group.join("", instance_id="i")  # never syncs
+    epoch = group.static("a").epoch
+    for _ in range(6):
+        group.wait(REBALANCE_MS // 6)
+        group.short("k", 2)
+        beat = ConsumerBeatRequest(group_id="g", member_id="a", epoch=epoch, group_instance_id="i")
+        epoch = group.beaten(beat).epoch
+        assert epoch > 0
+
+
 def test_static_id_is_refused_until_its_holder_leaves_or_its_session_ends() -> None:
     """Under the same member id too."""
     group = Group()

@@ -20,7 +20,7 @@ from attrs import frozen
 from coopgroup.core.member import commits as commit_queue
 from coopgroup.core.member.commit_answers import take_commit_outcome
 from coopgroup.core.member.consumer.bell import ring_after_answer, ring_after_leave
-from coopgroup.core.member.consumer.next_beat import beat_now, set_beat
+from coopgroup.core.member.consumer.changes import beat_now, set_beat
 from coopgroup.core.member.effects import (
     FindSessionTimeout,
     GrantResources,
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from coopgroup.core.member.turn import Turn
     from coopgroup.core.model.group_api import TopicPartitions
 
+_FENCES: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 # A timeout that is set later counts from the next question. Until then a lease may be too long.
 _TIMEOUT_AGE_MS: Final = 300_000
 CONSUMER: Final = "consumer"
@@ -336,22 +337,23 @@ def _act_on_error(turn: Turn, kind: RequestKind, code: int, message: str) -> Non
     action, cause = action_for(kind, code), f"{kind.value} answered {error_name(code)}"
     record = RequestRefused(request=kind.value, error=error_name(code), action=action.value)
     turn.emit(Report(record=record))
-    if action is Action.SEEK or (action is Action.RETRY and not _is_in_vain(turn, code)):
+    if action in {Action.SEEK, Action.RETRY} or _is_converted_soon(turn, code):
         _try_again(turn, action)
-    elif action is Action.LOSE_ID:
+    elif action is Action.LOSE_ID and (member.in_generation or code in _FENCES):
         _be_fenced(turn, code, cause)
     else:
         turn.fail(code, f"{cause}: {message}" if message else cause)
 
 
-def _is_in_vain(turn: Turn, code: int) -> bool:
-    """Return whether a classic group has refused the conversion for too long."""
+def _is_converted_soon(turn: Turn, code: int) -> bool:
+    """Return whether a join may find that a classic group is converted after all."""
     member = turn.member
     failing = member.retries.get(RequestKind.CONSUMER_BEAT)
     return (
         code == ErrorCode.GROUP_ID_NOT_FOUND
+        and not member.in_generation
         and failing is not None
-        and turn.now_ms >= failing.since_ms + member.config.rebalance_timeout_ms
+        and turn.now_ms < failing.since_ms + member.config.rebalance_timeout_ms
     )
 
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from coopgroup.core.member.consumer.next_beat import set_beat
+from coopgroup.core.member.consumer.changes import set_beat
 from coopgroup.core.member.effects import RingBell
 from coopgroup.core.member.error_actions import RequestKind
 from coopgroup.core.member.parts import BELL_PAUSE_MS

@@ -19,7 +19,7 @@ import attrs
 from coopgroup.core.member.commits import codes_of, enqueue
 from coopgroup.core.member.consumer.answers import CONSUMER, lose, take_outcome
 from coopgroup.core.member.consumer.bell import heed_ring, ring_if_due
-from coopgroup.core.member.consumer.next_beat import beat_now, set_beat
+from coopgroup.core.member.consumer.changes import beat_now, set_beat
 from coopgroup.core.member.consumer.requests import send_what_is_due
 from coopgroup.core.member.consumer.transitions import MOVES
 from coopgroup.core.member.effects import STALLED
@@ -59,10 +59,10 @@ def new_member(config: MemberConfig, kept: KeptIdentity | None = None) -> Member
             settings say that identities are stored, and in the classic protocol's form.
 
     Raises:
-        ConfigurationError: no `unique_id` is given: two processes could have one member id.
+        ConfigurationError: no `own_id` is given: two processes could have one member id.
     """
-    if not config.unique_id:
-        raise ConfigurationError("unique_id", config.unique_id, "a text of its own per process")
+    if not config.own_id:
+        raise ConfigurationError("own_id", config.own_id, "a text of its own per process")
     proves = config.keeps_identity and config.instance_id is None
     is_known = kept is not None and kept.protocol == CONSUMER
     return Member(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from coopgroup.core.member.commits import take_batch
 from coopgroup.core.member.consumer.beat import Told
 from coopgroup.core.member.consumer.bell import count_heeded
-from coopgroup.core.member.consumer.next_beat import set_beat
+from coopgroup.core.member.consumer.changes import set_beat
 from coopgroup.core.member.effects import Lane, Send
 from coopgroup.core.member.error_actions import RequestKind
 from coopgroup.core.member.member import Outstanding
@@ -190,8 +190,8 @@ def _prepare_join(turn: Turn) -> None:
     turn.set(beat=member.beat.fresh())
     if not member.member_id:
         number = member.beat.memberships
-        unique_id = member.config.unique_id
-        turn.set(member_id=f"{unique_id}-{number}" if number else unique_id)
+        own_id = member.config.own_id
+        turn.set(member_id=f"{own_id}-{number}" if number else own_id)
         set_beat(turn, memberships=number + 1)
 
 

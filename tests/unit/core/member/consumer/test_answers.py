@@ -363,6 +363,14 @@ def test_classic_group_that_is_not_converted_fails_the_member_after_a_rebalance_
     assert driven.member.state is MemberState.FAILED
 
 
+def test_member_of_a_group_that_is_classic_again_joins_under_a_new_id() -> None:
+    """It was removed, and only classic members were left. Its join converts the group again."""
+    driven = stable().fail_beat(ErrorCode.GROUP_ID_NOT_FOUND)
+    assert (driven.lost(), driven.beats()) == ([HELD], [])
+    assert driven.give(LossHandled()).the_beat().member_id == "p-1"
+    assert driven.beat(HELD).granted() == [HELD]
+
+
 def test_assignor_that_the_broker_does_not_have_fails_with_its_message() -> None:
     driven = new(attrs.evolve(CONFIG, remote_assignor="sticky")).subscribe()
     assert driven.the_beat().assignor == "sticky"

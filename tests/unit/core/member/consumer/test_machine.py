@@ -72,8 +72,8 @@ def test_identity_of_a_classic_member_or_without_the_setting_is_not_used() -> No
 
 
 def test_member_without_an_id_of_its_process_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="unique_id"):
-        new_member(attrs.evolve(CONFIG, unique_id=""))
+    with pytest.raises(ConfigurationError, match="own_id"):
+        new_member(attrs.evolve(CONFIG, own_id=""))
 
 
 # --- subscriptions -----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Changes of a member's `Beat` in a step: what its next heartbeat tells, and when it is due."""
+"""The two changes of a member's `beat` that all parts of the machine make."""
 
 from __future__ import annotations
 
