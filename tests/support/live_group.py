@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -31,6 +31,10 @@ from tests.support.waiting import WAIT_S_MAX, wait_for
 
 QUIET_S: Final = 0.8
 FAST: Final[Mapping[str, Any]] = {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 300}
+_OF_PROTOCOL: Final[Mapping[str, Mapping[str, Any]]] = {
+    "classic": {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200},
+    "consumer": {"group.protocol": "consumer"},
+}
 _EXPECTED: Final = {KafkaError._MAX_POLL_EXCEEDED, KafkaError.UNKNOWN_TOPIC_OR_PART}
 _Kind = TypeVar("_Kind", bound=Record)
 
@@ -155,12 +159,14 @@ class Crew:
 
     Attributes:
         folder: for telemetry.
+        protocol: the group protocol of the members.
         messages: the messages of each consumer, in order.
     """
 
     cluster: KafkaCluster
     folder: Path
     group_id: str = field(factory=lambda: unique("crew"))
+    protocol: Literal["classic", "consumer"] = "classic"
     members: dict[str, CooperativeConsumer] = field(factory=dict, init=False)
     messages: dict[str, list[Message]] = field(factory=dict, init=False)
 
@@ -187,10 +193,9 @@ class Crew:
         consumer = CooperativeConsumer(
             {
                 **self.cluster.client_config(),
+                **_OF_PROTOCOL[self.protocol],
                 "group.id": self.group_id,
                 "client.id": name,
-                "session.timeout.ms": 6_000,
-                "heartbeat.interval.ms": 200,
                 "auto.offset.reset": "earliest",
                 "topic.metadata.refresh.interval.ms": 500,
                 "coopgroup.telemetry.file": str(self.folder / f"{name}.jsonl"),

@@ -1,6 +1,6 @@
 """Groups of our members and members of other clients, on a real broker.
 
-`MixedGroup` starts and stops members of four kinds by name, under load. A ledger has the partitions
+`MixedGroup` starts and stops members of five kinds by name, under load. A ledger has the partitions
 that each member got and gave up, and its records.
 """
 
@@ -118,10 +118,20 @@ class MixedGroup:
         self._start(name, Consumer(self._settings(settings) | more), None)
 
     def kip848(self, name: str) -> None:
-        """Start a member whose partitions the broker assigns (`group.protocol=consumer`)."""
-        settings = {key: value for key, value in self._settings({}).items() if key not in _COMMON}
-        more = {"group.protocol": "consumer", "auto.commit.interval.ms": 300, "log_level": 0}
-        self._start(name, Consumer(settings | more), None)
+        """Start a member of librdkafka whose partitions the broker assigns."""
+        self._start(name, Consumer(self._of_kip848({}) | {"log_level": 0}), None)
+
+    def consumer(self, name: str, **settings: object) -> CooperativeConsumer:
+        """Start a member of ours whose partitions the broker assigns."""
+        telemetry = {"coopgroup.telemetry.file": str(self.folder / f"{name}.jsonl")}
+        consumer = CooperativeConsumer(self._of_kip848(settings) | telemetry)
+        self._start(name, consumer, None)
+        return consumer
+
+    def _of_kip848(self, more: Mapping[str, object]) -> dict[str, Any]:
+        common = {key: value for key, value in self._settings({}).items() if key not in _COMMON}
+        own = {"group.protocol": "consumer", "auto.commit.interval.ms": 300}
+        return {**common, **own, **{key.replace("_", "."): more[key] for key in more}}
 
     def kafka_python(self, name: str, strategy: str) -> None:
         settings = {

@@ -35,6 +35,7 @@ from coopgroup.errors import ConfigurationError, MissingExtraError
 from coopgroup.extras import install_command
 from coopgroup.kafka.callbacks.listener import Callbacks
 from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.config.keys import CLASSIC
 from coopgroup.kafka.config.values import switch
 from coopgroup.kafka.consumer import CooperativeConsumer
 from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
@@ -57,6 +58,8 @@ _OLDEST: Final = (0, 7, 8)
 _BELOW: Final = (0, 8)
 _STRATEGY: Final = "partition.assignment.strategy"
 _FRAMEWORK_STRATEGY: Final = "roundrobin"
+_FRAMEWORK_INTERVALS: Final = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 3_000}
+_PROTOCOL: Final = "group.protocol"
 _FRAMEWORK_GROUP: Final = "faststream-consumer-group"  # of subscribers without a group_id
 _STEP_S: Final = 0.05
 _COMMIT_INTERVAL_S: Final = 0.05
@@ -160,7 +163,7 @@ class KafkaBroker(confluent.KafkaBroker):
     ) -> None:
         _check_options(groups, hand_over_timeout_ms)
         given = dict(config or {})
-        ours = {key: given.pop(key) for key in tuple(given) if key.startswith("coopgroup.")}
+        ours = {key: given.pop(key) for key in tuple(given) if _is_ours(key)}
         super().__init__(bootstrap_servers, config=cast("Any", given), **options)
         self._hand_over_s = hand_over_timeout_ms / 1000
         self._groups = frozenset(groups)
@@ -254,6 +257,11 @@ class _Member(CooperativeConsumer):
 
     warmth: Mapping[str, Any] = _NOTHING
 
+    @property
+    def has_leader(self) -> bool:
+        """Return whether a member of the group assigns, and not the broker."""
+        return self._settings.member.has_leader
+
     def subscribe(
         self,
         topics: list[str],
@@ -296,7 +304,7 @@ class _GroupConsumer(AsyncConfluentConsumer):
             **options,
         )
         self.consumer.close()  # it has not subscribed
-        config = {**_readable(self.config), **of_group.config}
+        config = _readable(self.config, of_group.config)
         if not switch(config, "enable.auto.commit"):
             # The consumer commits the offsets that `commit` has stored. Without an interval (0), it
             # would commit none before a revocation.
@@ -440,7 +448,12 @@ class _GroupConsumer(AsyncConfluentConsumer):
         await super().stop()
 
     async def hand_over(self, timeout_s: float) -> None:
-        """Let the group take over all partitions, while handlers continue to get records."""
+        """Let the group take over all partitions, while handlers continue to get records.
+
+        With `group.protocol=consumer`, the group takes them over after the end.
+        """
+        if not self.member.has_leader:
+            return
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + timeout_s
         if timeout_s:
@@ -458,17 +471,32 @@ def _place(record: Any) -> TopicPartition:  # noqa: ANN401  (its parts may be No
     return TopicPartition(record.topic(), record.partition(), record.offset())
 
 
-def _readable(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return FastStream's configuration of a consumer as coopgroup reads it.
+def _is_ours(key: str) -> bool:
+    """Return whether FastStream's own client, which never joins the group, must not get a key.
 
-    FastStream always passes an assignment strategy. Its default is no choice of the application:
-    the protocol is offered for members that are not moved yet, and our own assignor assigns.
+    It refuses its own session timeout beside `group.protocol=consumer`.
+    """
+    return key.startswith("coopgroup.") or key in {_PROTOCOL, "group.remote.assignor"}
+
+
+def _readable(config: Mapping[str, Any], of_group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return FastStream's configuration of a consumer, with that of its group, as coopgroup's.
+
+    FastStream always passes an assignment strategy and intervals. Its defaults are no choice of the
+    application. In the classic protocol, the strategy is offered for members that are not moved
+    yet, and our own assignor assigns. With `group.protocol=consumer`, all of them are left out.
     """
     found = dict(config)
+    is_classic = of_group.get(_PROTOCOL, CLASSIC) == CLASSIC
     if found.get(_STRATEGY) == _FRAMEWORK_STRATEGY:
         del found[_STRATEGY]
-        found["coopgroup.protocols"] = f"coopgroup,{_FRAMEWORK_STRATEGY}"
-    return found
+        if is_classic:
+            found["coopgroup.protocols"] = f"coopgroup,{_FRAMEWORK_STRATEGY}"
+    if not is_classic:
+        for key, usual in _FRAMEWORK_INTERVALS.items():
+            if found.get(key) == usual:
+                del found[key]
+    return {**found, **of_group}
 
 
 @frozen

@@ -120,7 +120,8 @@ def run(  # noqa: PLR0913  (the options of a whole pipeline)
 ) -> None:
     """Subscribe, handle records, and end properly at SIGTERM or Ctrl-C.
 
-    At the signal, records continue until the group has taken over all partitions. Then records in
+    At the signal, records continue until the group has taken over all partitions. With
+    `group.protocol=consumer` they do not, because no leader moves the partitions. Then records in
     flight end, their offsets are committed, and the consumer is closed. A second signal acts as if
     no handler was installed. Call this in the main thread. With an `AsyncCooperativeConsumer` it
     runs an event loop of its own.
@@ -143,7 +144,8 @@ def run(  # noqa: PLR0913  (the options of a whole pipeline)
         KafkaException: as for `process`.
     """
     stop = threading.Event()
-    timing = Timing(stop, stop_timeout_ms, hands_over=True)
+    has_leader = consumer._settings.member.has_leader  # noqa: SLF001  (both are coopgroup's)
+    timing = Timing(stop, stop_timeout_ms, hands_over=has_leader)
     counts = {"workers": workers, "concurrency": concurrency}
     scheduler = Scheduler(order, limits)
     begin = partial(_process, consumer, handle, scheduler, counts, on_error, timing)

@@ -172,6 +172,22 @@ def test_default_strategy_of_faststream_chooses_no_assignor(
     assert config.get("coopgroup.protocols") == protocols
 
 
+def test_framework_defaults_of_the_classic_protocol_are_left_out_beside_kip_848(
+    members: list[FakeMember],
+) -> None:
+    """FastStream always passes them, and its own client would refuse them beside this protocol."""
+    kip848 = {"group.protocol": "consumer", "group.remote.assignor": "range"}
+    broker = KafkaBroker(NOWHERE, config=kip848)
+    assert broker.config.broker_config.connection_config.config.keys().isdisjoint(kip848)
+    _build(broker)
+    _build(broker, session_timeout_ms=6_000)  # a choice of the application, which is refused later
+    usual, chosen = (one.config for one in members)
+    assert usual.items() >= kip848.items()
+    classic = {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"}
+    assert usual.keys().isdisjoint({*classic, "coopgroup.protocols"})
+    assert chosen["session.timeout.ms"] == 6_000
+
+
 def test_consumer_of_faststream_is_a_member_of_ours() -> None:
     """Also checks that our consumer takes everything that FastStream passes."""
     consumer = _build(KafkaBroker(NOWHERE, assignor=RangeAssignor()))

@@ -1,4 +1,4 @@
-"""Arguments of `process` that are refused."""
+"""Arguments of `process` that are refused, and how `run` ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from coopgroup import CooperativeConsumer
 from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.errors import ConfigurationError
-from coopgroup.processing import process
+from coopgroup.processing import process, run
+from coopgroup.processing.running import StopSignal, Timing
 from tests.support.fake_records import FakeConsumer
 
 
@@ -50,3 +51,26 @@ def test_wrong_argument_is_refused(options: dict[str, Any], message: str) -> Non
         process(consumer, print, **options)
     assert str(caught.value).startswith(message)
     assert consumer.interceptor is None
+
+
+@pytest.mark.parametrize(("protocol", "hands_over"), [("classic", True), ("consumer", False)])
+@pytest.mark.parametrize("kind", [CooperativeConsumer, AsyncCooperativeConsumer])
+def test_run_hands_over_if_the_group_has_a_leader(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Any], protocol: str, *, hands_over: bool
+) -> None:
+    """`hand_over` raises an error where the broker assigns, and SIGTERM would end in it."""
+    seen: list[Timing] = []
+
+    def refuse(stop: StopSignal, timeout_ms: int, *, hands_over: bool) -> None:
+        seen.append(Timing(stop, timeout_ms, hands_over))
+        raise RuntimeError("enough")
+
+    monkeypatch.setitem(run.__globals__, "Timing", refuse)
+    config = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "group.protocol": protocol}
+    consumer = kind(config)
+    with pytest.raises(RuntimeError, match="enough"):
+        run(consumer, ["t"], print)
+    closed = consumer.close()
+    if kind is AsyncCooperativeConsumer:
+        closed.close()  # it was never started
+    assert [one.hands_over for one in seen] == [hands_over]

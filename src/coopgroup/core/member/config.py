@@ -102,13 +102,18 @@ class MemberConfig:
     has_bell: bool = False
     index_min: int = 0
 
+    @property
+    def has_leader(self) -> bool:
+        """Return whether a member assigns, and not the broker."""
+        return self.protocol is GroupProtocol.CLASSIC
+
     def require_leader(self, what: str) -> None:
         """Refuse what only a leader can do, if the broker assigns.
 
         Raises:
             ConfigurationError: the member speaks KIP-848.
         """
-        if self.protocol is GroupProtocol.CONSUMER:
+        if not self.has_leader:
             expected = (
                 f"{GroupProtocol.CLASSIC.value}: {what} needs a leader, and the broker assigns"
             )

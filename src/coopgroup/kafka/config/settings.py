@@ -254,11 +254,13 @@ def _member_config(given: Mapping[str, Any]) -> MemberConfig:
         raise _unfit(given, "heartbeat.interval.ms", "less than", "more than")
     protocols = _protocols(given)
     max_poll_ms = whole(given, "max.poll.interval.ms")
-    if max_poll_ms < session_ms:
+    protocol = GroupProtocol(choice(given, "group.protocol"))
+    # With KIP-848 the group has the session timeout, so the application cannot fit it.
+    if protocol is GroupProtocol.CLASSIC and max_poll_ms < session_ms:
         raise _unfit(given, "max.poll.interval.ms", "at least", "at most")
     return MemberConfig(
         group_id=group_id,
-        protocol=GroupProtocol(choice(given, "group.protocol")),
+        protocol=protocol,
         remote_assignor=given_text(given, "group.remote.assignor"),
         protocols=protocols,
         eager=bool(protocols) and _is_eager(protocols[0]),

@@ -362,6 +362,15 @@ def test_settings_with_two_identities_are_refused_beside_kip_848() -> None:
         read(**{"group.protocol": "consumer", **both})
 
 
+def test_poll_interval_may_be_shorter_than_a_session_that_the_group_has() -> None:
+    """The message would name `session.timeout.ms`, which is refused with this protocol."""
+    short = {"max.poll.interval.ms": 6_000}
+    member = read(**{"group.protocol": "consumer", **short}).member
+    assert (member.rebalance_timeout_ms, member.session_timeout_ms) == (6_000, 45_000)
+    with pytest.raises(ConfigurationError, match="at least session"):
+        read(**short)
+
+
 @pytest.mark.parametrize("what", ["policy", "assignor"])
 def test_arguments_for_a_leader_are_refused_beside_kip_848(what: str) -> None:
     given = {"policy": None, "assignor": None} | {what: "simple" if what == "policy" else "sticky"}
