@@ -18,6 +18,7 @@ from tests.lab.spec import (
     WorkerSpec,
     check_kind,
     policy_name,
+    speaks_kip_848,
     without_bell,
 )
 
@@ -43,7 +44,7 @@ def consumer_config(spec: WorkerSpec) -> dict[str, object]:
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
     }
-    if spec.kind == "kip848":
+    if speaks_kip_848(spec.kind):
         config["group.protocol"] = "consumer"  # the broker sets the timeouts of these groups
     else:
         config["session.timeout.ms"] = spec.session_timeout_ms
@@ -71,6 +72,8 @@ def build_consumer(spec: WorkerSpec) -> AnyConsumer:
     config = consumer_config(spec)
     if not _is_ours(check_kind(spec.kind)):
         return Consumer(config)
+    if speaks_kip_848(spec.kind):
+        return importlib.import_module("coopgroup").CooperativeConsumer(config)
     consumer_class, policy_class, assignor_class = _classes(spec)
     arguments = {**POLICY_ARGUMENTS[policy_name(spec.kind)], **spec.policy_arguments}
     return consumer_class(config, policy=policy_class(**arguments), assignor=assignor_class())
@@ -85,7 +88,10 @@ def load_code(spec: WorkerSpec) -> None:
         ConfigurationError: the kind is unknown.
     """
     if _is_ours(check_kind(spec.kind)):
-        _classes(spec)
+        if speaks_kip_848(spec.kind):
+            importlib.import_module("coopgroup.kafka.consumer")
+        else:
+            _classes(spec)
         for module in ("rpc.channel", "rpc.requests"):  # with kafka-python
             importlib.import_module(f"coopgroup.kafka.{module}")
         if without_bell(spec.kind) != spec.kind:

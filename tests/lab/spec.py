@@ -18,15 +18,19 @@ KINDS: Final = (
     "coopgroup-simple",
     "coopgroup-deferred",
     "coopgroup-incremental",
+    "coopgroup-consumer",
     "eager",
     "cooperative-sticky",
     "cooperative-sticky-static",
     "kip848",
 )
-"""Kinds of consumer in a group. A suffix to one of ours says how a process that returns proves its
-identity: `-static` (`group.instance.id`) or `-kept` (`coopgroup.state.dir`). With `-supervised` in
-its place, each process has a `coopgroup.supervisor` as its parent. A last suffix `-bell` gives the
-members a bell on the topic `BELL_TOPIC`, which must exist."""
+"""Kinds of consumer in a group: ours with each policy, and `coopgroup-consumer`, ours with
+`group.protocol=consumer`. `kip848` is that protocol with confluent_kafka.
+
+A suffix to one of ours says how a process that returns proves its identity: `-static`
+(`group.instance.id`) or `-kept` (`coopgroup.state.dir`). With `-supervised` in its place, each
+process has a `coopgroup.supervisor` as its parent. A last suffix `-bell` gives the members a bell
+on the topic `BELL_TOPIC`, which must exist."""
 
 BELL_TOPIC: Final = "trial-bell"
 
@@ -140,6 +144,11 @@ def without_bell(kind: str) -> str:
 def is_supervised(kind: str) -> bool:
     """Return whether each process of a kind has a supervisor."""
     return without_bell(kind).endswith(_SUPERVISED)
+
+
+def speaks_kip_848(kind: str) -> bool:
+    """Return whether a consumer of a kind has `group.protocol=consumer`."""
+    return kind == "kip848" or kind.startswith(f"{_OURS}consumer")
 
 
 def policy_name(kind: str) -> str:

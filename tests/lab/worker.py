@@ -27,7 +27,7 @@ from confluent_kafka import KafkaException, Message, TopicPartition
 
 from tests.lab.consumers import AnyConsumer, build_consumer, load_code
 from tests.lab.recording import EventLog, RowLog
-from tests.lab.spec import WorkerSpec, load_spec
+from tests.lab.spec import WorkerSpec, load_spec, speaks_kip_848
 
 POLL_S: Final = 0.05
 PARENT_CHECK_S: Final = 0.2
@@ -90,7 +90,7 @@ class Worker:
     def _hand_over(self, consumer: AnyConsumer) -> None:
         """Continue until the group has taken over all partitions; skip this if not supported."""
         hand_over = getattr(consumer, "hand_over", None)
-        if hand_over is None:
+        if hand_over is None or speaks_kip_848(self._spec.kind):
             return
         self._is_closing = False
         self._events.write("handing_over")
