@@ -139,7 +139,7 @@ def test_brokers_without_kip_848_are_in_the_way(capsys: pytest.CaptureFixture[st
             until_counts(member)
             assert group.described()["kind"] == "classic"
             server = cluster.client_config()["bootstrap.servers"]
-            words = ("group", "migrate", "g", "--check", *CONSUMER, "--bootstrap-server", server)
+            words = ["group", "migrate", "g", "--check", *CONSUMER, "--bootstrap-server", server]
             assert app.run(words) == 1
             assert "in the way: these brokers refuse group.protocol=consumer" in (
                 capsys.readouterr().out
