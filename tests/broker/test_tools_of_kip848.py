@@ -126,3 +126,21 @@ def test_assignment_interval_of_a_group_is_set(
         return bool(settings[ASSIGNMENT_INTERVAL].value == "0")
 
     wait_for(is_set, "the broker has learned it from the controller")
+
+
+@pytest.mark.verify
+def test_brokers_without_kip_848_are_in_the_way(capsys: pytest.CaptureFixture[str]) -> None:
+    """With `group.version` 0, a broker of Kafka 4 refuses as brokers of Kafka 3 do."""
+    with KafkaCluster() as cluster:
+        cluster.run_tool("kafka-features", "downgrade", "--feature", "group.version=0")
+        cluster.create_topic("t", 4)
+        group = Group(cluster, capsys, "g", "t")
+        with group.member("a", "classic") as member:
+            until_counts(member)
+            assert group.described()["kind"] == "classic"
+            server = cluster.client_config()["bootstrap.servers"]
+            words = ["group", "migrate", "g", "--check", *CONSUMER, "--bootstrap-server", server]
+            assert app.run(words) == 1
+            assert "in the way: these brokers refuse group.protocol=consumer" in (
+                capsys.readouterr().out
+            )
