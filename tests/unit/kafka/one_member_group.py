@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
+import attrs
 import pytest
 from attrs import define, field
 
@@ -29,6 +31,7 @@ from tests.support.turned_driver import take_notice, turn_drivers
 
 WAIT_S = 60.0  # of a wait that an event ends
 ORDERS = ResourceSet({"orders": [0, 1]})
+ORDERS_ID = UUID(int=848)
 SEEN = SeenTopics(topics=("orders",), partitions=ORDERS)
 SETTINGS = {
     "bootstrap.servers": "127.0.0.1:1",
@@ -124,10 +127,13 @@ def usual_answer(request: api.GroupRequest) -> api.Answer:
             )
         case api.SyncGroupRequest():
             return api.SyncGroupAnswer(error_code=0, assignment=dict(request.assignments)["m"])
-        case api.HeartbeatRequest():
-            return api.HeartbeatAnswer(error_code=0)
-        case api.LeaveGroupRequest():
-            return api.LeaveGroupAnswer(error_code=0)
+        case api.HeartbeatRequest() | api.LeaveGroupRequest():
+            is_heartbeat = isinstance(request, api.HeartbeatRequest)
+            kind = api.HeartbeatAnswer if is_heartbeat else api.LeaveGroupAnswer
+            return kind(error_code=0)
+        case api.ConsumerBeatRequest():
+            assigned = ((str(ORDERS_ID), (0, 1)),)
+            return api.ConsumerBeatAnswer(error_code=0, epoch=1, interval_ms=100, assigned=assigned)
         case api.OffsetCommitRequest():
             codes = tuple((one[0], one[1], 0) for one in request.offsets)
             return api.OffsetCommitAnswer(codes=codes)
@@ -146,10 +152,21 @@ DriverAndGroup = tuple[GroupDriver, OneMemberGroup]
 
 @contextmanager
 def running(
-    hand: Hand, slot: IdentitySlot | None = None, more: Mapping[str, object] = MappingProxyType({})
+    hand: Hand,
+    slot: IdentitySlot | None = None,
+    more: Mapping[str, object] = MappingProxyType({}),
+    **member: object,
 ) -> Iterator[DriverAndGroup]:
-    """Start a driver; its events and deadlines are jobs of the hand."""
-    settings = SETTINGS | dict(more)
+    """Start a driver; its events and deadlines are jobs of the hand.
+
+    Args:
+        hand: runs the jobs.
+        slot: stored identity, or None.
+        more: configuration.
+        member: settings of the member that no configuration key has.
+    """
+    settings = read_settings(SETTINGS | dict(more))
+    settings = attrs.evolve(settings, member=attrs.evolve(settings.member, **member))
     group = OneMemberGroup()
 
     def transport(_settings: object, report: Callable[[BaseException], None]) -> OneMemberGroup:
@@ -161,7 +178,7 @@ def running(
         patch.setattr(driver_module, "GroupTransport", transport)
         turn_drivers(patch)
         driver = GroupDriver(
-            settings=read_settings(settings),
+            settings=settings,
             assignor=StickyAssignor(),
             policy=SimplePolicy(),
             lookup=lookup,
