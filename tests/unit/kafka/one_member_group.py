@@ -14,6 +14,7 @@ from attrs import define, field
 
 from coopgroup.core.assignors.sticky.assignor import StickyAssignor
 from coopgroup.core.leader import TopicMetadata
+from coopgroup.core.member import GroupProtocol
 from coopgroup.core.member.effects import GrantResources, Lane
 from coopgroup.core.member.events import Offset, SubscriptionChanged
 from coopgroup.core.model import ResourceSet
@@ -108,6 +109,12 @@ class OneMemberGroup:
             on_answer(usual_answer(request))
 
 
+_DONE: dict[type, api.Answer] = {
+    api.HeartbeatRequest: api.HeartbeatAnswer(error_code=0),
+    api.LeaveGroupRequest: api.LeaveGroupAnswer(error_code=0),
+}
+
+
 def usual_answer(request: api.GroupRequest) -> api.Answer:
     match request:
         case api.FindCoordinatorRequest():
@@ -128,9 +135,7 @@ def usual_answer(request: api.GroupRequest) -> api.Answer:
         case api.SyncGroupRequest():
             return api.SyncGroupAnswer(error_code=0, assignment=dict(request.assignments)["m"])
         case api.HeartbeatRequest() | api.LeaveGroupRequest():
-            is_heartbeat = isinstance(request, api.HeartbeatRequest)
-            kind = api.HeartbeatAnswer if is_heartbeat else api.LeaveGroupAnswer
-            return kind(error_code=0)
+            return _DONE[type(request)]
         case api.ConsumerBeatRequest():
             assigned = ((str(ORDERS_ID), (0, 1)),)
             return api.ConsumerBeatAnswer(error_code=0, epoch=1, interval_ms=100, assigned=assigned)
@@ -155,7 +160,7 @@ def running(
     hand: Hand,
     slot: IdentitySlot | None = None,
     more: Mapping[str, object] = MappingProxyType({}),
-    **member: object,
+    protocol: GroupProtocol = GroupProtocol.CLASSIC,
 ) -> Iterator[DriverAndGroup]:
     """Start a driver; its events and deadlines are jobs of the hand.
 
@@ -163,10 +168,11 @@ def running(
         hand: runs the jobs.
         slot: stored identity, or None.
         more: configuration.
-        member: settings of the member that no configuration key has.
+        protocol: group protocol of the member.
     """
     settings = read_settings(SETTINGS | dict(more))
-    settings = attrs.evolve(settings, member=attrs.evolve(settings.member, **member))
+    member = attrs.evolve(settings.member, protocol=protocol, own_id="p")
+    settings = attrs.evolve(settings, member=member)
     group = OneMemberGroup()
 
     def transport(_settings: object, report: Callable[[BaseException], None]) -> OneMemberGroup:

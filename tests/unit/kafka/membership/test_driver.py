@@ -78,10 +78,7 @@ def test_driver_looks_up_the_names_of_topic_ids(hand: Hand, fails: bool) -> None
     """The broker assigns topic ids (KIP-848); a member without names works on nothing yet."""
     found: dict[str, Any] = {"orders": FoundTopic(0, 2, ORDERS_ID), "deleted": FoundTopic(3, 0)}
     failure = TransportFailure(kind=FailureKind.DISCONNECTED, message="gone")
-    with running(hand, more=PATIENT, protocol=GroupProtocol.CONSUMER, own_id="p") as (
-        driver,
-        group,
-    ):
+    with running(hand, more=PATIENT, protocol=GroupProtocol.CONSUMER) as (driver, group):
         answers: list[Any] = [failure, found] if fails else [found]
         group.override = lambda one: answers.pop(0) if isinstance(one, FindTopics) else None
         driver.post(SubscriptionChanged(topics=("orders",)))
