@@ -18,6 +18,7 @@ work committed before it is handed over, rest with all records committed. `Beats
 from __future__ import annotations
 
 import random
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from coopgroup.core.model import ResourceSet
     from coopgroup.core.model.group_api import Answer
     from coopgroup.simulator.simulation import Simulation
-    from coopgroup.simulator.world import Watcher
+    from coopgroup.simulator.world import Violation, Watcher
     from coopgroup.simulator.world.calls import Call, Client
     from coopgroup.telemetry import Envelope
 
@@ -57,6 +58,7 @@ _COMMIT_CODES: Final = (14, 15, 16, 25, 113)
 _OF_ROUNDS: Final = {"JoinGroup", "SyncGroup", "Heartbeat"}
 _MEANINGLESS: Final = {ActKind.GARBLE, ActKind.FORGE, ActKind.HAND_OVER, ActKind.DECLINE}
 _INTERVALS_MS: Final = (0, 0, 300, 1_000)
+_PARTITION: Final = re.compile(r"\w+-\d+")
 _BELL_PART: Final = 0.7
 _CHURN_PART: Final = 0.4
 _BOTH_PART: Final = 0.25
@@ -188,16 +190,26 @@ def has_leaders(run: SwarmRun) -> bool:
     return run.theirs == CONSUMER and any(act.client == CLASSIC for act in run.acts)
 
 
-def unknowable(run: SwarmRun, simulation: Simulation, vanished: ResourceSet) -> tuple[str, ...]:
-    """Return beginnings of messages that no member could prevent, in a run of KIP-848.
+def knowable(
+    run: SwarmRun,
+    simulation: Simulation,
+    vanished: ResourceSet,
+    violations: tuple[Violation, ...],
+) -> tuple[Violation, ...]:
+    """Return the violations without those that no member of KIP-848 could prevent.
 
     The broker knows partitions by topic id, so the old owner of a topic made again hears of it
     later. And it may convert a group without knowing what its members own (`forgotten`).
     """
     if run.theirs != CONSUMER:
-        return ()
-    forgotten = simulation.brokers.coordinator.forgotten
-    return tuple(f"{name}-{index} is with " for name, index in vanished | forgotten)
+        return violations
+    again = tuple(f"{name}-{index} is with " for name, index in vanished)
+    forgotten = {f"{name}-{index}" for name, index in simulation.brokers.coordinator.forgotten}
+    return tuple(
+        one
+        for one in violations
+        if not (one.message.startswith(again) or forgotten & set(_PARTITION.findall(one.message)))
+    )
 
 
 def broker_of(run: SwarmRun, config: MemberConfig) -> GroupCoordinator:

@@ -35,8 +35,8 @@ from tests.swarm.consumers import (
     Beats,
     broker_of,
     has_leaders,
+    knowable,
     protocol_of,
-    unknowable,
 )
 from tests.swarm.faults import without_faults
 from tests.swarm.hostile import HOSTILE, prepare
@@ -240,8 +240,7 @@ def _settled(
         message = f"not ended: {', '.join(sorted(player.away))}"
         found = Violation(checker="hand-over", at_ms=world.now_ms, message=message)
         violations = (*violations, found)
-    if excused := unknowable(run, simulation, player.guests.vanished):
-        violations = tuple(one for one in violations if not one.message.startswith(excused))
+    violations = knowable(run, simulation, player.guests.vanished, violations)
     violations += tuple(needless_losses(world.telemetry, player.disturbed))
     violations += tuple(misplaced(run, world.telemetry, world.now_ms))
     violations += tuple(left_out(run, simulation))

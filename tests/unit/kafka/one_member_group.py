@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
+import attrs
 import pytest
 from attrs import define, field
 
 from coopgroup.core.assignors.sticky.assignor import StickyAssignor
 from coopgroup.core.leader import TopicMetadata
+from coopgroup.core.member import GroupProtocol
 from coopgroup.core.member.effects import GrantResources, Lane
 from coopgroup.core.member.events import Offset, SubscriptionChanged
 from coopgroup.core.model import ResourceSet
@@ -29,6 +32,7 @@ from tests.support.turned_driver import take_notice, turn_drivers
 
 WAIT_S = 60.0  # of a wait that an event ends
 ORDERS = ResourceSet({"orders": [0, 1]})
+ORDERS_ID = UUID(int=848)
 SEEN = SeenTopics(topics=("orders",), partitions=ORDERS)
 SETTINGS = {
     "bootstrap.servers": "127.0.0.1:1",
@@ -105,6 +109,12 @@ class OneMemberGroup:
             on_answer(usual_answer(request))
 
 
+_DONE: dict[type, api.Answer] = {
+    api.HeartbeatRequest: api.HeartbeatAnswer(error_code=0),
+    api.LeaveGroupRequest: api.LeaveGroupAnswer(error_code=0),
+}
+
+
 def usual_answer(request: api.GroupRequest) -> api.Answer:
     match request:
         case api.FindCoordinatorRequest():
@@ -124,10 +134,11 @@ def usual_answer(request: api.GroupRequest) -> api.Answer:
             )
         case api.SyncGroupRequest():
             return api.SyncGroupAnswer(error_code=0, assignment=dict(request.assignments)["m"])
-        case api.HeartbeatRequest():
-            return api.HeartbeatAnswer(error_code=0)
-        case api.LeaveGroupRequest() | api.ConsumerBeatRequest():  # no member here speaks KIP-848
-            return api.LeaveGroupAnswer(error_code=0)
+        case api.HeartbeatRequest() | api.LeaveGroupRequest():
+            return _DONE[type(request)]
+        case api.ConsumerBeatRequest():
+            assigned = ((str(ORDERS_ID), (0, 1)),)
+            return api.ConsumerBeatAnswer(error_code=0, epoch=1, interval_ms=100, assigned=assigned)
         case api.OffsetCommitRequest():
             codes = tuple((one[0], one[1], 0) for one in request.offsets)
             return api.OffsetCommitAnswer(codes=codes)
@@ -146,10 +157,22 @@ DriverAndGroup = tuple[GroupDriver, OneMemberGroup]
 
 @contextmanager
 def running(
-    hand: Hand, slot: IdentitySlot | None = None, more: Mapping[str, object] = MappingProxyType({})
+    hand: Hand,
+    slot: IdentitySlot | None = None,
+    more: Mapping[str, object] = MappingProxyType({}),
+    protocol: GroupProtocol = GroupProtocol.CLASSIC,
 ) -> Iterator[DriverAndGroup]:
-    """Start a driver; its events and deadlines are jobs of the hand."""
-    settings = SETTINGS | dict(more)
+    """Start a driver; its events and deadlines are jobs of the hand.
+
+    Args:
+        hand: runs the jobs.
+        slot: stored identity, or None.
+        more: configuration.
+        protocol: group protocol of the member.
+    """
+    settings = read_settings(SETTINGS | dict(more))
+    member = attrs.evolve(settings.member, protocol=protocol, own_id="p")
+    settings = attrs.evolve(settings, member=member)
     group = OneMemberGroup()
 
     def transport(_settings: object, report: Callable[[BaseException], None]) -> OneMemberGroup:
@@ -161,7 +184,7 @@ def running(
         patch.setattr(driver_module, "GroupTransport", transport)
         turn_drivers(patch)
         driver = GroupDriver(
-            settings=read_settings(settings),
+            settings=settings,
             assignor=StickyAssignor(),
             policy=SimplePolicy(),
             lookup=lookup,

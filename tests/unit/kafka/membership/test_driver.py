@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from coopgroup.core.member import ErrorCode, MemberState
+from coopgroup.core.member import ErrorCode, GroupProtocol, MemberState
 from coopgroup.core.member.effects import FailMember, GrantResources, LoseResources
 from coopgroup.core.member.events import (
     Answered,
@@ -36,7 +36,8 @@ from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.driver import LateThread
 from coopgroup.kafka.membership.group_events import GroupEvents
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
-from coopgroup.kafka.rpc.outcomes import FailureKind
+from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
@@ -44,6 +45,7 @@ from tests.support.programs import output_of
 from tests.support.turned_driver import take_notice
 from tests.unit.kafka.one_member_group import (
     ORDERS,
+    ORDERS_ID,
     SETTINGS,
     DriverAndGroup,
     commit,
@@ -69,6 +71,23 @@ def test_driver_joins_leads_and_holds_a_lease(hand: Hand) -> None:
         hand.advance(0.3)
         assert driver.lease_until_s == hand.now_s + 6.0
         assert (driver.is_quiet, driver.leads, driver.member.generation) == (True, True, 1)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_driver_looks_up_the_names_of_topic_ids(hand: Hand, fails: bool) -> None:
+    """The broker assigns topic ids (KIP-848); a member without names works on nothing yet."""
+    found: dict[str, Any] = {"orders": FoundTopic(0, 2, ORDERS_ID), "deleted": FoundTopic(3, 0)}
+    failure = TransportFailure(kind=FailureKind.DISCONNECTED, message="gone")
+    with running(hand, more=PATIENT, protocol=GroupProtocol.CONSUMER) as (driver, group):
+        answers: list[Any] = [failure, found] if fails else [found]
+        group.override = lambda one: answers.pop(0) if isinstance(one, FindTopics) else None
+        driver.post(SubscriptionChanged(topics=("orders",)))
+        hand.run()
+        if fails:
+            assert take_notice(driver) is None
+            hand.advance(0.2)
+        assert take_notice(driver) == GrantResources(resources=ORDERS)
+        assert (driver.member.state, driver.member.member_id) == (MemberState.STABLE, "p")
 
 
 def test_post_when_a_signal_handler_posts_meanwhile_does_not_wait_for_itself(

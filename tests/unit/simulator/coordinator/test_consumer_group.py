@@ -446,7 +446,25 @@ def test_static_member_that_leaves_for_now_gets_the_same_partitions_under_a_new_
     assert group.static("a", epoch).error_code == ErrorCode.FENCED_MEMBER_EPOCH
     assert group.static("b") == (0, epoch, ALL)
     assert group.static("a", epoch).error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert group.code(commit("a", epoch)) == ErrorCode.UNKNOWN_MEMBER_ID
     assert list(group.coordinator.group.seats) == ["b"]
+
+
+def test_static_member_that_returns_with_other_topics_gets_a_new_target() -> None:
+    group = Group()
+    group.existing = ResourceSet({"T": range(2), "U": range(2)})
+    epoch = group.static("a").epoch
+    group.static("a", LEAVES_FOR_NOW)
+    request = ConsumerBeatRequest(
+        group_id="g",
+        member_id="b",
+        epoch=JOINS,
+        group_instance_id="i",
+        topics=("U",),
+        owned=(),
+        rebalance_timeout_ms=REBALANCE_MS,
+    )
+    assert group.beaten(request) == (0, epoch + 1, ResourceSet({"U": range(2)}))
 
 
 def test_static_classic_member_that_returns_with_kip_848_need_not_sync() -> None:

@@ -3,9 +3,9 @@
 The rules of the classic member hold: an answer counts only while its request is on its way, and a
 proof about time counts from the SENDING of the request. Two more belong to this protocol:
 
-- One heartbeat is on its way at a time, and none while the names of an answer are looked up. So
-  an answer may grant a partition that the member has given up since the heartbeat claimed it: the
-  coordinator has not heard of it, and the next heartbeat claims it again.
+- One heartbeat is on its way at a time, and none while the names of an answer are looked up. So an
+  answer may grant a partition that the member has given up since it sent the heartbeat. The
+  coordinator does not know that, and the next heartbeat claims the partition again.
 - A topic id whose name is unknown is neither granted nor revoked (KAFKA-16198). The next heartbeat
   is full, so that its answer has the whole assignment again.
 """
@@ -163,12 +163,12 @@ def _keep_timeout_fresh(turn: Turn, answer: ConsumerBeatAnswer) -> None:
 
 @frozen(kw_only=True)
 class _Assigned:
-    """What an assignment means to a member.
+    """The meaning of an assignment for a member.
 
     Attributes:
         gained: granted now.
         lacks: owned, not assigned, and not being stopped yet.
-        claimed: claimed by the heartbeat, and perhaps not assigned any more.
+        claimed: partitions that the heartbeat claimed, and that may be assigned no longer.
         ids: topic ids by name of everything owned and gained.
         names: the names of these ids, and of all assigned ones.
     """
@@ -231,7 +231,7 @@ def _prove(turn: Turn, sent: Outstanding, news: _Assigned) -> None:
 
 
 def _take_assignment(turn: Turn, news: _Assigned, *, is_first: bool) -> None:
-    """Work on what is granted, and stop what is revoked.
+    """Work on granted partitions, and stop revoked partitions.
 
     A partition that is being stopped continues to stop, even if it is assigned again: the
     application is told once. A later answer grants it anew.
@@ -268,8 +268,8 @@ def _take_assignment(turn: Turn, news: _Assigned, *, is_first: bool) -> None:
 def _keep_identity(turn: Turn) -> None:
     """Store the member id, if the settings ask for it.
 
-    The next process joins with it. The coordinator gives it the same partitions at the same epoch,
-    and the other members notice nothing.
+    The next process joins with the id. The coordinator then returns the same partitions at the same
+    epoch, without a rebalance.
     """
     member = turn.member
     if not member.config.keeps_identity or member.config.instance_id is not None:
@@ -287,8 +287,8 @@ def _keep_identity(turn: Turn) -> None:
 def _ask_for_epoch(turn: Turn, sent: Outstanding, event: Answered | RequestFailed) -> None:
     """Send a heartbeat now if a commit was refused for its epoch: the answer has the next one.
 
-    One partition with a newer assignment refuses the whole request, so nothing follows for the
-    others. All are sent again with the next epoch.
+    One partition with a newer assignment refuses the whole request. So the code of a partition says
+    nothing about it, and all partitions are sent again with the next epoch.
     """
     member = turn.member
     if member.state not in AT_WORK or isinstance(event, RequestFailed):
@@ -348,8 +348,8 @@ def _act_on_error(turn: Turn, kind: RequestKind, code: int, message: str) -> Non
 def _is_converted_soon(turn: Turn, code: int) -> bool:
     """Return whether a join may find that a classic group is converted after all.
 
-    A group is not converted in a round that revokes. Such a round and the one that follows may last
-    for a rebalance time-out each. Later, the broker's migration policy forbids the conversion.
+    A group is not converted in a round that revokes. Such a round and its follow-up may last for a
+    rebalance time-out each. Later, the broker's migration policy forbids the conversion.
     """
     member = turn.member
     failing = member.retries.get(RequestKind.CONSUMER_BEAT)

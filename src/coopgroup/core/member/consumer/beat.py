@@ -3,8 +3,8 @@
 `Member` has one of these values, so this file imports no other part of the machine.
 
 A partition belongs to a topic id and not to a name: a topic that was deleted and made again is
-another topic. The other parts of a member name partitions by topic, as the application does. This
-part has the ids.
+another topic. An application knows topics by name, and so does the rest of a member. This part has
+the ids.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True)
 class Told:
-    """What a heartbeat tells the coordinator.
+    """The content of a heartbeat.
 
     Attributes:
         topics: subscribed names, ascending.
@@ -40,15 +40,15 @@ class Beat:
     Attributes:
         interval_ms: the broker's heartbeat interval, from its last answer.
         timeout_due_ms: when to ask for the session timeout again.
-        told: what the coordinator knows; None if the last heartbeat got no answer. A full heartbeat
-            follows then, and whenever something has changed.
+        told: the content that the coordinator knows; None if the last heartbeat got no answer. The
+            next heartbeat is full then, and after each change.
         sending: the content of the heartbeat on its way, full or not.
         is_rung: whether the next heartbeat is sent for a ring.
         was_rung: the same, of the heartbeat on its way.
         acknowledges: whether the next heartbeat tells that a whole revocation has been given up.
         acknowledged: the same, of the heartbeat on its way.
         names: names of the topic ids that the member owns or is assigned.
-        ids: topic ids of the names of which it owns partitions.
+        ids: topic id of each topic with an owned partition.
         looks: times at which it asks for news, ascending.
         is_own: whether the next heartbeat tells or asks something of this member.
         was_own: the same, of the heartbeat on its way; a regular one and a look are not.

@@ -1,18 +1,19 @@
 """The bell of a member of KIP-848: members beat now instead of with their next regular heartbeat.
 
-Each hop of a rebalance is a heartbeat of some member: the joiner's, the heartbeats that revoke, the
-one that acknowledges, the one that grants. A regular one may be five seconds away. A ring is a
-hint, as in the classic protocol: a lost one costs that time, and a false one costs a heartbeat.
+Each hop of a rebalance is a heartbeat of a member. The first one joins, others revoke, acknowledge,
+and grant. The next regular heartbeat may be five seconds away. A ring is a hint, as in the classic
+protocol: a lost ring costs that time, and a false ring costs a heartbeat.
 
 A member rings on four occasions:
 
-1. its join was answered: the others may have to give something up;
-2. its leave was answered: its partitions are free;
-3. the heartbeat that acknowledged a revocation was answered: these partitions are free;
-4. a regular heartbeat, or a look, brought news: it made a new target, or tells of one that the
-   others do not know. News from a heartbeat for a ring are no occasion: the others heard it too.
-   This ring waits up to a quarter of a second, a time of each member's own, and is not needed if
-   another member rings before: all members of a large group look at the same time.
+1. Its join was answered. Other members may have to give up partitions.
+2. Its leave was answered. Its partitions are free.
+3. The heartbeat that acknowledged a revocation was answered. The revoked partitions are free.
+4. A regular heartbeat, or a look, brought news. Other members may not know the new target. All
+   members of a large group look at the same time. So this ring waits for up to a quarter of a
+   second, each member for a time of its own. It is not needed if another member rings before.
+
+A heartbeat for a ring is no occasion, because other members heard the same ring.
 
 A ring is heeded by a heartbeat now, and by looks: the target may not be made before the assignment
 interval (KIP-1263, one second) is over, and only a heartbeat makes it. A later release may also

@@ -3,9 +3,9 @@
 A step has the four parts of a classic one, in the same order: handle the event, handle passed
 deadlines, give up stopped resources, send the requests that are due. Two differences:
 
-- There is no round. A request for one is a heartbeat now.
+- The protocol has no rounds. A request for a round sends a heartbeat now.
 - A revocation is given up as a whole. The coordinator releases no partition before the member has
-  given up all, so a heartbeat before that would be in vain.
+  given up all of them, so an earlier heartbeat would change nothing.
 
 Events that belong to a leader or to warm-ups have no effect: the broker assigns.
 """

@@ -3,13 +3,13 @@
 The rule is that of the classic member: no field remembers that a request must be sent, so a lost
 request is simply wanted again.
 
-Joins, heartbeats and leaves take one connection. On two connections a leave can overtake a join,
-and the coordinator would keep a member that no process has until its session ends. Commits have the
-other connection, so that a slow heartbeat delays none.
+Joins, heartbeats and leaves take one connection. On two connections a leave can overtake a join.
+The coordinator would then keep a member without a process until its session ends. Commits have the
+other connection, so that a slow heartbeat delays no commit.
 
-A heartbeat is full (topics, owned partitions, time-out) if one of these has changed since the last
-answered one, or if the last one got no answer. It is short otherwise: a member of 1,000 partitions
-would send 4 kB each time.
+A heartbeat is full if its content has changed since the last answer, or if that answer was lost. It
+has the topics, the owned partitions and the time-out. All other heartbeats are short: a member of
+1,000 partitions would send 4 kB each time.
 """
 
 from __future__ import annotations
@@ -166,7 +166,8 @@ def _beat_request(turn: Turn) -> ConsumerBeatRequest:
         acknowledged=beat.acknowledges,
         acknowledges=False,
     )
-    # A ring reaches all members at once. With the same pause, all would beat at once for ever.
+    # A ring reaches all members in the same moment. With the same pause after it, all later
+    # heartbeats of the group would reach the broker in the same moment, too.
     is_early = beat.is_rung or member.heartbeat_at_ms > turn.now_ms
     early_ms = own_ms(member, beat.interval_ms // 2) if is_early else 0
     turn.set(heartbeat_at_ms=turn.now_ms + beat.interval_ms - early_ms)

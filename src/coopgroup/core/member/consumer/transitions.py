@@ -9,7 +9,7 @@ ones, so a host need not know which protocol its member speaks. Seven of the ten
                    answer with unknown topic ids counts when their names have been looked up.
     STABLE         Works on everything that it owns. Sends a heartbeat per interval, and a full one
                    immediately after a change. Each answer may grant more.
-    REVOKING       Must stop some partitions, and works on the others. Sends the same heartbeats.
+    REVOKING       Must stop some partitions, and works on all others. Sends the same heartbeats.
                    The coordinator releases nothing before the whole revocation is acknowledged. So
                    the state ends when all partitions have stopped and their commits have ended. The
                    next heartbeat acknowledges. Answers may grant and revoke more meanwhile.
@@ -19,8 +19,8 @@ ones, so a host need not know which protocol its member speaks. Seven of the ten
                    outcome.
     FAILED         A retry cannot help. Sends nothing. Ends when the application leaves.
 
-A join owns nothing, because a member joins only after a loss or at its start. So there is no round:
-what the classic member does between JoinGroup and SyncGroup is one answer here.
+A join owns nothing, because a member joins only after a loss or at its start. One answer replaces
+the classic round of JoinGroup and SyncGroup.
 """
 
 from __future__ import annotations
