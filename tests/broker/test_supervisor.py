@@ -18,7 +18,11 @@ from tests.support.waiting import WAIT_S_MAX
 
 # Far longer than the tests wait: if the session had to end, they would fail.
 SESSION_MS = 600_000
-PATIENT: dict[str, Any] = {"session.timeout.ms": SESSION_MS, "max.poll.interval.ms": SESSION_MS}
+PATIENT: dict[str, dict[str, Any]] = {
+    "classic": {"session.timeout.ms": SESSION_MS, "max.poll.interval.ms": SESSION_MS},
+    "consumer": {"group.protocol": "consumer"},  # 45 s
+}
+MOVED_S_MAX = 30.0
 WORKER = """
 import json, os, sys
 from coopgroup import CooperativeConsumer
@@ -31,7 +35,9 @@ run(CooperativeConsumer(json.loads(sys.argv[1])), [sys.argv[2]], lambda record: 
 @contextmanager
 def supervised(crew: Crew, topic: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Start a worker of the crew's group; yield its supervisor and its number."""
-    configuration = PATIENT | crew.cluster.client_config() | {"group.id": crew.group_id}
+    configuration = (
+        PATIENT[crew.protocol] | crew.cluster.client_config() | {"group.id": crew.group_id}
+    )
     arguments = [sys.executable, "-c", WORKER, json.dumps(configuration), topic]
     with subprocess.Popen(
         [sys.executable, "-m", "coopgroup.supervisor", *arguments],
@@ -46,13 +52,15 @@ def supervised(crew: Crew, topic: str) -> Iterator[tuple[subprocess.Popen[str], 
             supervisor.terminate()
 
 
-@pytest.fixture
-def shared(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[tuple[Crew, str]]:
+@pytest.fixture(params=["classic", "consumer"])
+def shared(
+    kafka_cluster: KafkaCluster, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[tuple[Crew, str]]:
     """A member of this process that owns a topic of four partitions."""
     topic = unique("supervised")
     kafka_cluster.create_topic(topic, 4)
-    with Crew(kafka_cluster, tmp_path) as crew:
-        crew.add("a", configuration=PATIENT).subscribe([topic])
+    with Crew(kafka_cluster, tmp_path, protocol=request.param) as crew:
+        crew.add("a", configuration=PATIENT[crew.protocol]).subscribe([topic])
         crew.until(lambda: crew.counts() == [4], "the first member works")
         yield crew, topic
 
@@ -64,7 +72,7 @@ def test_partitions_of_a_killed_worker_move_before_its_session_ends(
     with supervised(crew, topic) as (supervisor, worker):
         crew.until(lambda: crew.counts() == [2], "the worker has its share")
         os.kill(worker, signal.SIGKILL)
-        crew.until(lambda: crew.counts() == [4], "the first member has all again")
+        crew.until(lambda: crew.counts() == [4], "all partitions again", MOVED_S_MAX)
         _, errors = supervisor.communicate(timeout=WAIT_S_MAX)
         assert supervisor.returncode == 128 + signal.SIGKILL
         assert f"left group {crew.group_id} for " in errors
@@ -75,6 +83,6 @@ def test_worker_that_is_terminated_leaves_by_itself(shared: tuple[Crew, str]) ->
     with supervised(crew, topic) as (supervisor, _):
         crew.until(lambda: crew.counts() == [2], "the worker has its share")
         supervisor.terminate()
-        crew.until(lambda: crew.counts() == [4], "the first member has all again")
+        crew.until(lambda: crew.counts() == [4], "all partitions again", MOVED_S_MAX)
         _, errors = supervisor.communicate(timeout=WAIT_S_MAX)
         assert (supervisor.returncode, errors) == (0, "")
