@@ -24,8 +24,8 @@ from typing import Any, Final
 from attrs import define, field
 
 from coopgroup.core.member import ErrorCode
-from coopgroup.core.member.effects import Lane
 from coopgroup.core.member.config import GroupProtocol
+from coopgroup.core.member.effects import Lane
 from coopgroup.core.model.group_api import (
     LEAVES,
     ConsumerBeatRequest,
