@@ -470,8 +470,9 @@ def test_new_partitions_and_new_topics_are_shared(crew: Crew, wire: Wire) -> Non
     assert crew.telemetry("a", MembershipLost) == []
 
 
-def test_one_member_has_a_thousand_partitions(crew: Crew) -> None:
-    """And gives half of them to a second one."""
+def test_one_member_has_a_thousand_partitions(crew: Crew, wire: Wire) -> None:
+    """And gives half of them to a second one. The coordinator learns of a wide topic late."""
+    beat_often(wire, crew.group_id)
     topic = unique("wide")
     crew.cluster.create_topic(topic, 1_000)
     crew.add("a").subscribe([topic])
