@@ -1,7 +1,6 @@
 """`group.protocol=consumer`: whole consumers whose partitions the broker assigns (KIP-848).
 
-Regular heartbeats are five seconds apart here, and a join takes three of them. So a test that is
-faster shows that the bell works.
+Regular heartbeats are 15 s apart here. So a test that is faster shows that the bell works.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from tests.support.raw_consumers import RawConsumer, Wire
 from tests.support.waiting import WAIT_S_MAX, wait_for
 
 # Without the bell, a new member gets nothing before its own second heartbeat.
-BELL_S_MAX = 4.5
+BELL_S_MAX = 12.0
 PAUSE_MS_MAX = 1_000.0
 
 
@@ -73,6 +72,11 @@ def config_of(crew: Crew) -> dict[str, Any]:
     }
 
 
+def beat_often(wire: Wire, group_id: str) -> None:
+    """Make heartbeats frequent, because no ring tells what happens in a test."""
+    wire.set_group(group_id, session_timeout_ms=10_000, heartbeat_interval_ms=300)
+
+
 def places(crew: Crew) -> list[tuple[Any, Any]]:
     """Return (partition, offset) of each record that the members got."""
     return sorted(
@@ -104,14 +108,14 @@ def test_members_come_and_go_while_what_stays_never_stops(mixed: MixedGroup) -> 
     mixed.stop("b")
     mixed.consumer("b")
     mixed.settle("a", "b")
-    assert time.monotonic() - began_s < 2 * BELL_S_MAX
+    assert time.monotonic() - began_s < BELL_S_MAX
     mixed.finish()
     assert (mixed.ledger.repeated(), mixed.ledger.lost) == (0, [])
 
 
 def test_member_of_librdkafka_joins_and_leaves(mixed: MixedGroup, wire: Wire) -> None:
-    """It hears no bell, so the group's heartbeats are frequent."""
-    wire.set_group(mixed.group_id, session_timeout_ms=6_000, heartbeat_interval_ms=300)
+    """It hears no bell."""
+    beat_often(wire, mixed.group_id)
     mixed.consumer("a")
     mixed.consumer("b")
     mixed.settle("a", "b")
@@ -420,8 +424,9 @@ def test_replaced_static_member_fails(crew: Crew, topic: str, wire: Wire) -> Non
 # --- topics --------------------------------------------------------------------------------------
 
 
-def test_topic_that_is_made_again_is_another_one(crew: Crew, topic: str) -> None:
+def test_topic_that_is_made_again_is_another_one(crew: Crew, topic: str, wire: Wire) -> None:
     """Its partitions are given up and assigned again, and are read from their begin."""
+    beat_often(wire, crew.group_id)
     produce(crew.cluster, topic, [20] * 4)
     told: list[tuple[str, list[int]]] = []
     consumer = crew.add("a", configuration={"auto.commit.interval.ms": 100})
@@ -445,8 +450,9 @@ def test_topic_that_is_made_again_is_another_one(crew: Crew, topic: str) -> None
     crew.until(lambda: crew.committed(topic, 4) == [10] * 4, "the commits")
 
 
-def test_new_partitions_and_new_topics_are_shared(crew: Crew) -> None:
+def test_new_partitions_and_new_topics_are_shared(crew: Crew, wire: Wire) -> None:
     """A missing topic, a pattern, more partitions: each is found without a restart."""
+    beat_often(wire, crew.group_id)
     word = unique("kip848")
     cluster = crew.cluster
     cluster.create_topic(f"{word}-1", 2)
@@ -464,8 +470,9 @@ def test_new_partitions_and_new_topics_are_shared(crew: Crew) -> None:
     assert crew.telemetry("a", MembershipLost) == []
 
 
-def test_one_member_has_a_thousand_partitions(crew: Crew) -> None:
-    """And gives half of them to a second one."""
+def test_one_member_has_a_thousand_partitions(crew: Crew, wire: Wire) -> None:
+    """And gives half of them to a second one. The coordinator learns of a wide topic late."""
+    beat_often(wire, crew.group_id)
     topic = unique("wide")
     crew.cluster.create_topic(topic, 1_000)
     crew.add("a").subscribe([topic])

@@ -109,11 +109,11 @@ def test_classic_group_that_is_not_converted_refuses_the_member(
         crew.during(0.3)
         generation = crew.generation("a")
         crew.protocol = "consumer"
-        crew.add("b", configuration={"max.poll.interval.ms": 2_000}).subscribe([topic])
+        crew.add("b", configuration={"max.poll.interval.ms": 1_000}).subscribe([topic])
         began_s = time.monotonic()
         with pytest.raises(KafkaException) as raised:
             crew.until(lambda: False, "a refusal", 30)
-        assert time.monotonic() - began_s > 1.5
+        assert time.monotonic() - began_s > 0.9
         error = raised.value.args[0]
         assert error.fatal()
         assert error.code() == KafkaError.GROUP_ID_NOT_FOUND
@@ -128,7 +128,10 @@ def test_classic_group_that_is_not_converted_refuses_the_member(
 
 @pytest.mark.verify
 def test_group_shares_over_mutual_tls(tmp_path: Path) -> None:
-    with KafkaCluster(security="SSL") as cluster, Crew(cluster, tmp_path, protocol="consumer") as crew:
+    with (
+        KafkaCluster(security="SSL") as cluster,
+        Crew(cluster, tmp_path, protocol="consumer") as crew,
+    ):
         cluster.create_topic("mutual", 4)
         produce(cluster, "mutual", [2] * 4)
         for name in "ab":
@@ -159,12 +162,12 @@ def test_feature_that_is_switched_off_is_one_clear_error(tmp_path: Path) -> None
         cluster.run_tool("kafka-features", "downgrade", "--feature", "group.version=0")
         error = refused(cluster, tmp_path)
         assert error.code() == KafkaError.UNSUPPORTED_VERSION
-        assert "group.version" in error.str()
+        assert "group.protocol=consumer needs Kafka 4.0 or newer" in error.str()
 
 
 @pytest.mark.verify
-@pytest.mark.parametrize("version", ["3.9.1", "2.8.2"])
+@pytest.mark.parametrize("version", ["3.9.1", "3.3.2"])
 def test_broker_before_4_0_is_one_clear_error(tmp_path: Path, version: str) -> None:
     with KafkaCluster(version=version) as cluster:
         error = refused(cluster, tmp_path)
-        assert "group.protocol=consumer" in error.str()
+        assert "group.protocol=consumer needs Kafka 4.0 or newer" in error.str()

@@ -10,7 +10,11 @@ Rules of this file:
 - A join rings only if it still waits after a short time. Otherwise no round has begun, or no other
   member was missing. A join that was sent because the member was told of a round does not ring.
 - A member that left rings after the answer: a heartbeat sent earlier would learn nothing.
-- Two rings of a member are at least 50 ms apart, and so are two heartbeats for rings that it heard.
+- If the broker assigns, no join waits. A join that brings a new epoch rings: it was the first one,
+  or it told that the member has given something up. Members of KIP-848 would learn that with their
+  next heartbeat, five seconds later.
+- Two rings for a join that waits are at least 50 ms apart, and so are two heartbeats for rings that
+  the member heard.
 - Since its last round, a member sends at most eight such heartbeats at that pace, and one more for
   each heartbeat interval. It ignores further rings. So false rings cannot load the coordinator.
 
@@ -28,7 +32,12 @@ from coopgroup.core.member.error_actions import ErrorCode, RequestKind
 from coopgroup.core.member.events import Answered, BellRang
 from coopgroup.core.member.parts import BELL_PAUSE_MS
 from coopgroup.core.member.transitions import MemberState
-from coopgroup.core.model.group_api import HeartbeatAnswer, LeaveGroupAnswer, SyncGroupAnswer
+from coopgroup.core.model.group_api import (
+    HeartbeatAnswer,
+    JoinGroupAnswer,
+    LeaveGroupAnswer,
+    SyncGroupAnswer,
+)
 
 if TYPE_CHECKING:
     from coopgroup.core.member.events import Event
@@ -81,9 +90,11 @@ def _ended_a_round(event: Event) -> bool:
 
 
 def ring_if_due(turn: Turn, before: Member, event: Event) -> None:
-    """Ring for a join that waits, or after the member has left; after requests are sent."""
+    """Ring for a join that waits, or for the end of a join or a leave; after requests are sent."""
     member, bell = turn.member, turn.member.bell
-    if _has_left(before, event):
+    if _has_new_epoch(turn, before, event):  # an earlier ring for this join told nothing yet
+        bell = _rung(turn, attrs.evolve(bell, rung_at_ms=None))
+    elif _has_left(before, event):
         bell = _rung(turn, bell)
     join = member.outstanding.get(RequestKind.JOIN_GROUP)
     if join is None or not (member.member_id or member.config.instance_id):
@@ -120,6 +131,16 @@ def _has_left(before: Member, event: Event) -> bool:
         and isinstance(event.answer, LeaveGroupAnswer)
         and event.answer.error_code == ErrorCode.NONE
     )
+
+
+def _has_new_epoch(turn: Turn, before: Member, event: Event) -> bool:
+    """Return whether the answer to a join has another epoch, and the broker assigns."""
+    match event:
+        case Answered(answer=JoinGroupAnswer(error_code=ErrorCode.NONE)):
+            member = turn.member
+            return member.round.by_broker and member.generation != before.generation
+        case _:
+            return False
 
 
 def _tells_of_a_round(event: Event) -> bool:

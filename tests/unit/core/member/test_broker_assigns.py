@@ -9,8 +9,9 @@ import pytest
 
 from coopgroup.core.member import ErrorCode, MemberState, RequestKind, new_member
 from coopgroup.core.member.broker_assigns import looks_at_ms
-from coopgroup.core.member.effects import CancelWarmups
+from coopgroup.core.member.effects import CancelWarmups, RingBell
 from coopgroup.core.member.events import LossHandled, RevocationCompleted, WarmSetDeclared
+from coopgroup.core.member.parts import BELL_PAUSE_MS
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import SyncGroupAnswer
 from coopgroup.core.session import Session
@@ -62,6 +63,28 @@ def stopping() -> DrivenMember:
 
 def moved(driven: DrivenMember) -> list[bool]:
     return [record.to_broker for record in driven.reported(AssigningMoved)]
+
+
+# --- the bell -------------------------------------------------------------------------------------
+
+
+def rings(driven: DrivenMember) -> int:
+    return len(driven.found(RingBell))
+
+
+def test_join_that_brings_a_new_epoch_rings() -> None:
+    """It waits for nothing, so no later ring follows. Members of KIP-848 beat every five seconds.
+
+    The first join takes partitions from others, and a later one gives partitions up for others.
+    """
+    driven = DrivenMember(member=new_member(attrs.evolve(CONFIG, has_bell=True))).subscribe()
+    assert rings(joined(driven, 3)) == 1
+    assert rings(synced(driven, T0_AND_T1)) == 0
+    driven.heartbeat(BEGUN)
+    assert rings(joined(driven, 3)) == 0  # the members that are there know of it
+    assert rings(synced(driven, ONLY_T0)) == 0
+    driven.give(RevocationCompleted(resources=T1)).wait(BELL_PAUSE_MS)
+    assert rings(joined(driven, 4)) == 1
 
 
 # --- rounds ---------------------------------------------------------------------------------------

@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 _FENCES: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 # A timeout that is set later counts from the next question. Until then a lease may be too long.
 _TIMEOUT_AGE_MS: Final = 300_000
+_UNSUPPORTED: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_BY_BROKER})
+_NEEDS: Final = "group.protocol=consumer needs Kafka 4.0 or newer with the feature group.version=1"
 CONSUMER: Final = "consumer"
 """Stands in a stored identity where a classic member has the protocol of its group."""
 
@@ -342,7 +344,8 @@ def _act_on_error(turn: Turn, kind: RequestKind, code: int, message: str) -> Non
     elif action is Action.LOSE_ID and (member.in_generation or code in _FENCES):
         _be_fenced(turn, code, cause)
     else:
-        turn.fail(code, f"{cause}: {message}" if message else cause)
+        needs = _NEEDS if code in _UNSUPPORTED else ""
+        turn.fail(code, ": ".join(one for one in (cause, message, needs) if one))
 
 
 def _is_converted_soon(turn: Turn, code: int) -> bool:

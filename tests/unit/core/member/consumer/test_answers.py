@@ -382,6 +382,14 @@ def test_assignor_that_the_broker_does_not_have_fails_with_its_message() -> None
     assert (failed.code, "uniform, range" in failed.message) == (112, True)
 
 
+@pytest.mark.parametrize("code", [ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_BY_BROKER])
+def test_broker_without_the_protocol_fails_the_member_and_is_told(code: ErrorCode) -> None:
+    """The bare name of the code does not tell which brokers have the protocol."""
+    driven = joining().refuse(BEAT, code)
+    (failed,) = driven.found(FailMember)
+    assert (failed.code, "needs Kafka 4.0 or newer" in failed.message) == (code, True)
+
+
 def test_answer_to_a_heartbeat_of_an_ended_membership_is_stale() -> None:
     driven = stable().due()
     request_id = driven.member.outstanding[BEAT].request_id
