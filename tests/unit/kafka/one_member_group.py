@@ -27,6 +27,7 @@ from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.membership.identity import IdentitySlot
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
+from coopgroup.kafka.rpc.questions import FindGroupTimeouts, GroupTimeouts
 from tests.support.by_hand import Hand
 from tests.support.turned_driver import take_notice, turn_drivers
 
@@ -59,6 +60,7 @@ class OneMemberGroup:
         is_closed: whether the driver closed it.
         report: receives the transport's own errors.
         failure: raised by the next request.
+        timeouts: what it answers to the question for the group's session timeout.
     """
 
     requests: list[type] = field(factory=list)
@@ -68,6 +70,9 @@ class OneMemberGroup:
     is_closed: bool = False
     report: Callable[[BaseException], None] | None = None
     failure: Exception | None = None
+    timeouts: GroupTimeouts | TransportFailure = field(
+        factory=lambda: GroupTimeouts(error_code=0, session_ms=45_000)
+    )
 
     def start(self) -> None:
         pass
@@ -81,7 +86,7 @@ class OneMemberGroup:
     def send(
         self,
         _lane: Lane,
-        request: api.GroupRequest,
+        request: api.GroupRequest | FindGroupTimeouts,
         on_answer: Callable[[Any], None],
         *,
         node: api.Coordinator | None,
@@ -93,6 +98,9 @@ class OneMemberGroup:
         self.requests.append(type(request))
         if type(request) in self.silent:
             self.held.append((request, on_answer))
+            return
+        if isinstance(request, FindGroupTimeouts):
+            on_answer(self.timeouts)
             return
         answer = None if self.override is None else self.override(request)
         on_answer(usual_answer(request) if answer is None else answer)
@@ -171,7 +179,7 @@ def running(
         protocol: group protocol of the member.
     """
     settings = read_settings(SETTINGS | dict(more))
-    member = attrs.evolve(settings.member, protocol=protocol, own_id="p")
+    member = attrs.evolve(settings.member, protocol=protocol)
     settings = attrs.evolve(settings, member=member)
     group = OneMemberGroup()
 

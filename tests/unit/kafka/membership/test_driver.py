@@ -37,7 +37,7 @@ from coopgroup.kafka.membership.driver import LateThread
 from coopgroup.kafka.membership.group_events import GroupEvents
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
-from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic
+from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic, GroupTimeouts
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
@@ -87,7 +87,55 @@ def test_driver_looks_up_the_names_of_topic_ids(hand: Hand, fails: bool) -> None
             assert take_notice(driver) is None
             hand.advance(0.2)
         assert take_notice(driver) == GrantResources(resources=ORDERS)
-        assert (driver.member.state, driver.member.member_id) == (MemberState.STABLE, "p")
+        assert driver.member.state is MemberState.STABLE
+        assert driver.member.member_id == driver.member.config.own_id
+
+
+def test_driver_learns_the_session_timeout_of_a_group_of_kip_848(hand: Hand) -> None:
+    with running(hand, protocol=GroupProtocol.CONSUMER) as (driver, group):
+        found: Any = {"orders": FoundTopic(0, 2, ORDERS_ID)}
+        group.override = lambda one: found if isinstance(one, FindTopics) else None
+        group.timeouts = GroupTimeouts(error_code=0, session_ms=20_000)
+        subscribe(hand, driver)
+        assert driver.late.session_timeout_ms == 20_000
+        hand.advance(0.1)  # the next heartbeat
+        assert driver.member.lease.until_ms == (hand.now_s + 20.0) * 1_000
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_told_at_once", "error"),
+    [
+        (GroupTimeouts(error_code=30), True, "GROUP_AUTHORIZATION_FAILED"),
+        (TransportFailure(kind=FailureKind.DISCONNECTED, message="gone"), False, "gone"),
+    ],
+    ids=["no right", "no broker"],
+)
+def test_driver_says_that_it_assumes_the_session_timeout(
+    hand: Hand,
+    caplog: pytest.LogCaptureFixture,
+    answer: GroupTimeouts | TransportFailure,
+    is_told_at_once: bool,
+    error: str,
+) -> None:
+    """A missing answer may pass, a missing right does not."""
+    caplog.set_level("INFO")
+
+    def told() -> list[str]:
+        return [line for line in caplog.messages if line.startswith("session_timeout_")]
+
+    with running(hand, protocol=GroupProtocol.CONSUMER) as (driver, group):
+        found: Any = {"orders": FoundTopic(0, 2, ORDERS_ID)}
+        group.override = lambda one: found if isinstance(one, FindTopics) else None
+        group.timeouts = answer
+        subscribe(hand, driver)
+        assert bool(told()) is is_told_at_once
+        hand.advance(301.0)
+        (line,) = told()
+        assert line.startswith("session_timeout_unknown ")
+        assert f"error={error} assumed_ms=600" in line
+        group.timeouts = GroupTimeouts(error_code=0, session_ms=600)
+        hand.advance(301.0)
+        assert told()[1].startswith("session_timeout_known ")
 
 
 def test_post_when_a_signal_handler_posts_meanwhile_does_not_wait_for_itself(
