@@ -95,12 +95,12 @@ class OneMemberGroup:
         assert timeout_ms > 0
         if self.failure is not None:
             raise self.failure
+        if isinstance(request, FindGroupTimeouts):
+            on_answer(self.timeouts)
+            return
         self.requests.append(type(request))
         if type(request) in self.silent:
             self.held.append((request, on_answer))
-            return
-        if isinstance(request, FindGroupTimeouts):
-            on_answer(self.timeouts)
             return
         answer = None if self.override is None else self.override(request)
         on_answer(usual_answer(request) if answer is None else answer)
