@@ -37,7 +37,7 @@ from coopgroup.core.member.error_actions import (
     error_name,
 )
 from coopgroup.core.member.events import Answered, RequestFailed
-from coopgroup.core.member.parts import NO_BACK_OFF, LastAssignment, LastJoin, Round
+from coopgroup.core.member.parts import NO_BACK_OFF, LastAssignment, LastJoin
 from coopgroup.core.member.retrying import take_outstanding
 from coopgroup.core.member.transitions import AT_WORK, MemberState, Trigger
 from coopgroup.core.model import EMPTY, ResourceSet
@@ -140,7 +140,6 @@ def _beaten(turn: Turn, sent: Outstanding, event: Answered, answer: ConsumerBeat
         told=None if unknown else beat.sending,
     )
     if is_first:
-        turn.set(round=Round(by_broker=True))
         turn.move(Trigger.ASSIGNED, "joined")
         _keep_identity(turn)
     news = _Assigned.of(turn, names, answer.assigned)
