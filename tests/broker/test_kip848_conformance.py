@@ -15,9 +15,9 @@ from coopgroup import CooperativeConsumer
 from coopgroup.core.assignors.registry import create_assignor
 from coopgroup.core.member import MemberConfig
 from coopgroup.core.policies.built_in import create_policy
-from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator
+from coopgroup.simulator.coordinator import GroupCoordinator
 from coopgroup.simulator.host.run_settings import RunSettings
-from coopgroup.simulator.simulation import Simulation
+from coopgroup.simulator.simulation import Simulation, broker_settings
 from coopgroup.testing import KafkaCluster
 from tests.support.mixed_group import FAST_BROKER, PARTITIONS, MixedGroup
 
@@ -79,9 +79,10 @@ class Modelled:
     simulation: Simulation = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        settings = CoordinatorSettings(assignment_interval_ms=1_000)
+        config = MemberConfig(group_id="g", heartbeat_interval_ms=200, session_timeout_ms=6_000)
+        settings = broker_settings(config, assignment_interval_ms=1_000)
         self.simulation = Simulation.create(
-            config=MemberConfig(group_id="g", heartbeat_interval_ms=200, session_timeout_ms=6_000),
+            config=config,
             run_settings=RunSettings(
                 assignor=create_assignor("sticky"), policy=create_policy("simple")
             ),

@@ -38,7 +38,7 @@ from coopgroup.core.member.error_actions import (
     error_name,
 )
 from coopgroup.core.member.events import Answered, RequestFailed
-from coopgroup.core.member.parts import NO_BACK_OFF, LastAssignment, LastJoin, Round
+from coopgroup.core.member.parts import NO_BACK_OFF, LastAssignment, LastJoin
 from coopgroup.core.member.retrying import take_outstanding
 from coopgroup.core.member.transitions import AT_WORK, MemberState, Trigger
 from coopgroup.core.model import EMPTY, ResourceSet
@@ -132,7 +132,10 @@ def _beaten(turn: Turn, sent: Outstanding, event: Answered, answer: ConsumerBeat
         claim_generation=answer.epoch,
         last_join=LastJoin(topics=beat.sending.topics, sent_at_ms=sent.sent_at_ms),
     )
-    turn.end_back_off()
+    if unknown:  # perhaps for long: the process may not be allowed to see a topic
+        turn.back_off()
+    else:
+        turn.end_back_off()
     _keep_timeout_fresh(turn, answer)
     if is_new:  # commits that were refused for the last epoch need not wait any longer
         turn.set(commits=replaced(member.commits, back_off=NO_BACK_OFF))
@@ -142,14 +145,13 @@ def _beaten(turn: Turn, sent: Outstanding, event: Answered, answer: ConsumerBeat
         told=None if unknown else beat.sending,
     )
     if is_first:
-        turn.set(round=Round(by_broker=True))
         turn.move(Trigger.ASSIGNED, "joined")
         _keep_identity(turn)
     news = _Assigned.of(turn, names, answer.assigned)
     _prove(turn, sent, news)
     _take_assignment(turn, news, is_first=is_first)
-    soon_ms = turn.member.config.retry_backoff_ms if unknown else answer.interval_ms
-    turn.set(heartbeat_at_ms=min(turn.member.heartbeat_at_ms, turn.now_ms + soon_ms))
+    next_ms = turn.now_ms + (0 if unknown else answer.interval_ms)
+    turn.set(heartbeat_at_ms=min(turn.member.heartbeat_at_ms, next_ms))
     ring_after_answer(
         turn, is_first=is_first, gains=bool(news.gained), is_news=is_new or news.changes
     )

@@ -12,7 +12,7 @@ Events that belong to a leader or to warm-ups have no effect: the broker assigns
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from coopgroup.core.member.effects import Effect, KeptIdentity
 
 
+_BY_BROKER: Final = Round(by_broker=True)
+
+
 def new_member(config: MemberConfig, kept: KeptIdentity | None = None) -> Member:
     """Return a member that has not subscribed yet.
 
@@ -69,7 +72,7 @@ def new_member(config: MemberConfig, kept: KeptIdentity | None = None) -> Member
         config=config,
         moves=MOVES,
         identity=Identity(kept=kept if proves and is_known else None),
-        round=Round(by_broker=True),
+        round=_BY_BROKER,
     )
 
 
@@ -81,6 +84,8 @@ def step(member: Member, event: Event, *, now_ms: int) -> tuple[Member, tuple[Ef
     _acknowledge(turn, member)
     send_what_is_due(turn)
     ring_if_due(turn)
+    if not turn.member.round.by_broker:  # a loss forgets the round
+        turn.set(round=_BY_BROKER)
     return turn.member, tuple(turn.effects)
 
 

@@ -1,5 +1,7 @@
 """The meaning of the answers to heartbeats of KIP-848: assignments, epochs, topic ids, errors."""
 
+from itertools import pairwise
+
 import attrs
 import pytest
 
@@ -149,6 +151,19 @@ def test_unresolved_topic_id_is_neither_granted_nor_revoked() -> None:
     assert driven.the_beat().owned == by_id(HELD)
     driven.answer(BEAT, beaten(2, assigned))
     assert driven.granted() == [ResourceSet({"U": [0]})]
+
+
+def test_topic_ids_that_stay_unknown_are_asked_for_less_and_less_often() -> None:
+    """The process may not be allowed to see a topic."""
+    driven, times = stable(), list[int]()
+    driven.names = {}
+    while len(times) < 8:
+        driven.due().answer(BEAT, beaten(2, (*by_id(HELD), ("id-U", (0,)))))
+        times.append(driven.now_ms)
+        driven.wait(driven.member.back_off.until_ms - driven.now_ms)
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert gaps == [100, 200, 400, 800, 1_000, 1_000, 1_000]
+    assert driven.member.owned == HELD
 
 
 def test_known_topic_ids_are_not_looked_up_again() -> None:

@@ -81,6 +81,12 @@ def test_member_without_an_id_of_its_process_is_refused() -> None:
         new_member(attrs.evolve(CONFIG, own_id=""))
 
 
+@pytest.mark.parametrize("state", EVERY_STATE)
+def test_broker_assigns_in_each_state(state: MemberState) -> None:
+    """Health, metrics and `watch` say so, also after a loss."""
+    assert EVERY_STATE[state]().member.round.by_broker
+
+
 # --- the session timeout -----------------------------------------------------------------------
 
 
