@@ -1,4 +1,4 @@
-"""The swarm with true hosts above members of KIP-848: the broker assigns, callbacks block and raise.
+"""The swarm with true hosts above members of KIP-848: the broker assigns, and callbacks block.
 
     run = draw_hosted(seed)
     played = play(run)          # of the module `play`, as any other run
