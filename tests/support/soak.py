@@ -22,6 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 
 from tests.swarm.consumers import draw_consumer
 from tests.swarm.directed import draw_directed
+from tests.swarm.hosted import draw_hosted
 from tests.swarm.hostile import draw_hostile
 from tests.swarm.looped import draw_looped
 from tests.swarm.minimise import minimise
@@ -54,8 +55,9 @@ DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
     "looped": draw_looped,
     "processed": draw_processed,
     "tasked": draw_tasked,
+    "hosted": draw_hosted,
 }
-_TURNS: Final = (("seed", "polled", "processed"), ("directed", "looped", "tasked"))
+_TURNS: Final = (("seed", "polled", "processed"), ("directed", "looped", "tasked", "hosted"))
 CHUNK: Final = 20
 REGRESSIONS: Final = Path("simulations/regressions")
 USAGE: Final = (

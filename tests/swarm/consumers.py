@@ -179,15 +179,20 @@ def _translated(chance: random.Random, acts: tuple[Act, ...]) -> Iterator[Act]:
         yield attrs.evolve(act, **changes)
 
 
+def is_of_kip848(run: SwarmRun) -> bool:
+    """Return whether members of a run speak KIP-848."""
+    return run.theirs.split(",")[0] == CONSUMER
+
+
 def protocol_of(run: SwarmRun, act: Act) -> GroupProtocol:
     """Return the group protocol of a process that starts."""
-    is_new = run.theirs == CONSUMER and act.client != CLASSIC
+    is_new = is_of_kip848(run) and act.client != CLASSIC
     return GroupProtocol.CONSUMER if is_new else GroupProtocol.CLASSIC
 
 
 def has_leaders(run: SwarmRun) -> bool:
     """Return whether some members, and not all of them, take part in rounds."""
-    return run.theirs == CONSUMER and any(act.client == CLASSIC for act in run.acts)
+    return is_of_kip848(run) and any(act.client == CLASSIC for act in run.acts)
 
 
 def knowable(
@@ -201,7 +206,7 @@ def knowable(
     The broker knows partitions by topic id, so the old owner of a topic made again hears of it
     later. And it may convert a group without knowing what its members own (`forgotten`).
     """
-    if run.theirs != CONSUMER:
+    if not is_of_kip848(run):
         return violations
     again = tuple(f"{name}-{index} is with " for name, index in vanished)
     forgotten = {f"{name}-{index}" for name, index in simulation.brokers.coordinator.forgotten}
@@ -214,7 +219,7 @@ def knowable(
 
 def broker_of(run: SwarmRun, config: MemberConfig) -> GroupCoordinator:
     """Return the coordinator of a run, with the times of its members."""
-    if run.theirs != CONSUMER:
+    if not is_of_kip848(run):
         return GroupCoordinator(settings=broker_settings(config))
     chance = random.Random(f"swarm/consumer/{run.seed}/broker")
     settings = broker_settings(

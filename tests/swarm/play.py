@@ -35,6 +35,7 @@ from tests.swarm.consumers import (
     Beats,
     broker_of,
     has_leaders,
+    is_of_kip848,
     knowable,
     protocol_of,
 )
@@ -136,7 +137,7 @@ def play(
     if usual is None and any(act.is_fault for act in run.acts):
         usual = Usual.of(play(without_faults(run)).telemetry)
     faults, is_named = run.faults, run.theirs == NAMED
-    kind = _TRUE.get(run.theirs, Simulation)
+    kind = _TRUE.get(run.theirs.removeprefix(f"{CONSUMER},"), Simulation)
     config = attrs.evolve(CONFIG, rebalance_timeout_ms=run.rebalance_timeout_ms)
     simulation = small_group(
         seed=run.seed,
@@ -177,7 +178,7 @@ def _played(
     world = simulation.world
     world.transcript = HandOvers(simulation, Leases(simulation, Beats(simulation, watcher)))
     is_named = isinstance(simulation, NamedSimulation)
-    is_ours = run.theirs in _TRUE or run.theirs == CONSUMER
+    is_ours = run.theirs in _TRUE or is_of_kip848(run)
     guests = Guests(simulation=simulation, theirs="" if is_ours else run.theirs)
     supervisors = Supervisors(
         simulation=simulation, delay_ms_max=faults.leave_ms_max, loss=faults.leave_loss
@@ -306,11 +307,12 @@ def story(run: SwarmRun) -> str:
 
 
 def _habits(run: SwarmRun) -> RunSettings:
+    counts = run.theirs == HOSTILE or is_of_kip848(run)
     return RunSettings(
         assignor=create_assignor(run.assignor),
         policy=create_policy(run.policy.name, run.policy.options),
         lead_ms=Span(1, run.faults.lead_ms_max),
-        count_ms=Span(0, run.faults.delay_ms_max if run.theirs in {HOSTILE, CONSUMER} else 0),
+        count_ms=Span(0, run.faults.delay_ms_max if counts else 0),
         jitter_ms=10,
         no_metadata=run.faults.no_metadata,
         awaits_commits=run.faults.awaits_commits,

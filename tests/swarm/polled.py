@@ -73,6 +73,11 @@ def draw_true(seed: int, theirs: str) -> SwarmRun:
     chance = random.Random(f"swarm/{seed}/{theirs}")
     kinds = (draw, draw_returning, draw_warm, draw_directed, draw_declining)
     run = kinds[seed % len(kinds)](seed + _APART)
+    return attrs.evolve(with_habits(run, chance), theirs=theirs)
+
+
+def with_habits(run: SwarmRun, chance: random.Random) -> SwarmRun:
+    """Let the applications of a run have habits, and add acts that meet them."""
     faults = attrs.evolve(
         run.faults,
         hang=0.0,
@@ -100,7 +105,7 @@ def draw_true(seed: int, theirs: str) -> SwarmRun:
             if chance.random() < 0.3:
                 stall = Act(after_ms=chance.choice((5, 30, 100)), kind=ActKind.STALL)
                 acts.insert(at, attrs.evolve(stall, process=chance.choice((LEADER, "p1", "p2"))))
-    return attrs.evolve(run, faults=faults, acts=tuple(acts), theirs=theirs)
+    return attrs.evolve(run, faults=faults, acts=tuple(acts))
 
 
 # --- a process ------------------------------------------------------------------------------------

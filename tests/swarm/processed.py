@@ -160,7 +160,12 @@ class ProcessedApplication(ProcessingApplication):
 
     def _called(self, name: str, _: object, partitions: list[TopicPartition]) -> None:
         if self.listener.interceptor is None or name not in {"on_revoke", "on_lost"}:
-            super()._called(name, _, partitions)
+            # Between two calls of `process`, an application without `on_lost` hears `on_revoke`.
+            self.oracle.hears_losses = self.listener.callbacks.on_lost is not None
+            try:
+                super()._called(name, _, partitions)
+            finally:
+                self.oracle.hears_losses = True
             return
         self.hears_end(partitions)
         self.sleep(1)

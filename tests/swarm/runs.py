@@ -246,7 +246,8 @@ class SwarmRun:
         acts: events in order; then all faults end.
         healed_after_ms: time from the last act until all faults end.
         theirs: protocols of other clients in the group, joined by commas (`mixed`); or `HOSTILE`;
-            or `CONSUMER`, or a kind of true applications (`ports`), such as `NAMED` or `POLLED`.
+            or `CONSUMER`, or a kind of true applications (`ports`), such as `NAMED` or `POLLED`,
+            or `CONSUMER` and such a kind, joined by a comma (`hosted`).
     """
 
     seed: int

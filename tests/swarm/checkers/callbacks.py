@@ -317,7 +317,8 @@ class CallbackOracle:
         self._is_closing = False
         late = self._overdue(self.owned & self._has)
         self._must_be_empty(self.held() | self.fetched(), "works after its close on")
-        self._must_be_empty(self._unheard_before & self._unheard, "closes, and never tells of")
+        untold = (self._unheard_before & self._unheard) | (self._unheard - self._stopped)
+        self._must_be_empty(untold, "closes, and never tells of")
         ignored = ResourceSet.from_pairs(self._before & self.pending.keys())
         self._must_be_empty(ignored, "closes, and ignores the revocation of")
         before = self.owned & self._has
@@ -327,6 +328,8 @@ class CallbackOracle:
         self._must_be_empty(before - self._committed - late, "closes without a commit of")
         self._forget(self.owned)
         self._late |= late
+        # After a loss during a close, the application hears `on_revoke` of the close instead.
+        self._unheard = EMPTY
         self.owned, self._is_losing, self._has_left = EMPTY, False, True
         self.pending.clear()
         self._unwarmed.clear()
