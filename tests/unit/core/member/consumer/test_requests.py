@@ -58,6 +58,17 @@ def test_heartbeats_keep_the_interval_of_the_broker() -> None:
     assert next_deadline_ms(driven.member) == sent_ms + INTERVAL_MS
 
 
+def test_heartbeats_are_more_frequent_beside_a_short_rebalance_timeout() -> None:
+    """The lease ends with it: with the broker's interval, each pause would be a loss."""
+    config = attrs.evolve(CONFIG, rebalance_timeout_ms=1_500)
+    driven = stable(config)
+    for _ in range(5):
+        driven.beat()
+        assert driven.member.state is MemberState.STABLE
+    before_ms = driven.now_ms
+    assert driven.beat().now_ms == before_ms + 500
+
+
 def test_heartbeat_has_the_epoch_of_the_last_answer() -> None:
     assert stable().beat(None, epoch=6).due().the_beat().epoch == 6
 
