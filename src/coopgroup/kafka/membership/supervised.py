@@ -2,7 +2,7 @@
 
 The worker's side is `Supervision`. A member in a supervised process tells the supervisor its id
 after each change. The other side is a helper, which the supervisor starts after the death. Run as a
-program, this file reads the notes of the dead members. For each it sends the leave of its protocol.
+program, this file reads the notes of the dead members. It sends LeaveGroup for each.
 
 Rules of this file: a member never waits for the supervisor, and no failure of the supervisor ends a
 membership. The helper trusts its input, because `coopgroup.supervisor` decides which members died.
@@ -24,15 +24,8 @@ from typing import Any, Final
 from attrs import define, field
 
 from coopgroup.core.member import ErrorCode
-from coopgroup.core.member.config import GroupProtocol
 from coopgroup.core.member.effects import Lane
-from coopgroup.core.model.group_api import (
-    LEAVES,
-    ConsumerBeatRequest,
-    Coordinator,
-    FindCoordinatorRequest,
-    LeaveGroupRequest,
-)
+from coopgroup.core.model.group_api import Coordinator, FindCoordinatorRequest, LeaveGroupRequest
 from coopgroup.errors import ConfigurationError, one_line, said_by
 from coopgroup.kafka.clock import now_s, pause
 from coopgroup.kafka.config.connection_settings import read_connection_settings
@@ -80,7 +73,6 @@ class Supervision:
             "id": member_id,
             "returns": member.instance_id is not None or member.keeps_identity,
             "group": member.group_id,
-            "protocol": member.protocol.value,
             "bell": self._settings.bell_topic,
             "connection": self._connection(told[1]),
         }
@@ -148,7 +140,7 @@ def _require_socket(descriptor: int, inode: str) -> None:
 
 
 def leave_for(note: dict[str, Any], until_s: float) -> None:
-    """Leave for a dead member, and ring for the others.
+    """Send LeaveGroup for a dead member, and ring for the others.
 
     Raises:
         ConfigurationError: the coordinator does not answer in time, or refuses.
@@ -163,7 +155,13 @@ def leave_for(note: dict[str, Any], until_s: float) -> None:
             timeout_ms = round(1000 * min(left_s, _TIMEOUT_MS / 1000))
             answer = _ask(transport, FindCoordinatorRequest(group_id=group_id), None, timeout_ms)
             if not isinstance(answer, TransportFailure) and answer.coordinator is not None:
-                answer = _ask(transport, _leave(note), answer.coordinator, timeout_ms)
+                request = LeaveGroupRequest(
+                    group_id=group_id,
+                    member_id=note["id"],
+                    group_instance_id=None,
+                    reason=_REASON,
+                )
+                answer = _ask(transport, request, answer.coordinator, timeout_ms)
                 if not isinstance(answer, TransportFailure) and answer.error_code in _LEFT:
                     if answer.error_code == ErrorCode.NONE and note["bell"] is not None:
                         _ring(transport, note["bell"], group_id)
@@ -179,19 +177,9 @@ def leave_for(note: dict[str, Any], until_s: float) -> None:
     raise ConfigurationError("bootstrap.servers", servers, f"brokers that answer ({last})")
 
 
-def _leave(note: dict[str, Any]) -> LeaveGroupRequest | ConsumerBeatRequest:
-    """Return the leave of the member's protocol: the broker refuses that of the other one."""
-    group_id, member_id = note["group"], note["id"]
-    if note["protocol"] == GroupProtocol.CONSUMER.value:
-        return ConsumerBeatRequest(group_id=group_id, member_id=member_id, epoch=LEAVES)
-    return LeaveGroupRequest(
-        group_id=group_id, member_id=member_id, group_instance_id=None, reason=_REASON
-    )
-
-
 def _ask(
     transport: GroupTransport,
-    request: FindCoordinatorRequest | LeaveGroupRequest | ConsumerBeatRequest,
+    request: FindCoordinatorRequest | LeaveGroupRequest,
     node: Coordinator | None,
     timeout_ms: int,
 ) -> Any:  # noqa: ANN401  (the answer to the request, or a failure)

@@ -13,14 +13,7 @@ import pytest
 
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.events import LeaveRequested
-from coopgroup.core.model.group_api import (
-    LEAVES,
-    ConsumerBeatAnswer,
-    ConsumerBeatRequest,
-    FindCoordinatorAnswer,
-    LeaveGroupAnswer,
-    LeaveGroupRequest,
-)
+from coopgroup.core.model.group_api import FindCoordinatorAnswer
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.settings import read_settings
 from coopgroup.kafka.membership import supervised as supervised_module
@@ -85,7 +78,6 @@ def test_driver_tells_its_id_before_it_works_and_that_it_has_left(
         [joined] = read(notes)
         assert (joined["process"], joined["id"], joined["group"]) == (os.getpid(), "m", "g")
         assert (joined["returns"], joined["bell"]) == (False, None)
-        assert joined["protocol"] == "classic"
         assert joined["connection"]["bootstrap.servers"] == "127.0.0.1:1"
         hand.advance(1.0)
         assert read(notes) == []
@@ -262,42 +254,9 @@ def test_helper_names_what_the_brokers_answer(
     )
     transport = SimpleNamespace(send=coordinator.send, start=lambda: None, close=lambda: None)
     monkeypatch.setattr(supervised_module, "GroupTransport", lambda *_: transport)
-    note = {
-        "connection": {"bootstrap.servers": "b:1"},
-        "group": "g",
-        "protocol": "classic",
-        "id": "m",
-        "bell": None,
-    }
+    note = {"connection": {"bootstrap.servers": "b:1"}, "group": "g", "id": "m", "bell": None}
     with pytest.raises(ConfigurationError, match=said):
         supervised_module.leave_for(note, hand.now_s + 1.0)
-
-
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_helper_leaves_in_the_protocol_of_the_member(
-    monkeypatch: pytest.MonkeyPatch, hand: Hand, notes: socket.socket, protocol: str
-) -> None:
-    """The broker refuses the leave of the other protocol: the partitions wait for the session."""
-    given = {key: SETTINGS[key] for key in ("bootstrap.servers", "group.id")}
-    found = supervision(read_settings({**given, "group.protocol": protocol}), TelemetrySink("g"))
-    assert found is not None
-    found.tell("m")
-    [note] = read(notes)
-    note["bell"] = None
-    left = {
-        ConsumerBeatRequest: ConsumerBeatAnswer(error_code=0),
-        LeaveGroupRequest: LeaveGroupAnswer(error_code=0),
-    }
-    coordinator = FakeCoordinator(override=lambda request: left.get(type(request)))
-    transport = SimpleNamespace(send=coordinator.send, start=lambda: None, close=lambda: None)
-    monkeypatch.setattr(supervised_module, "GroupTransport", lambda *_: transport)
-    supervised_module.leave_for(note, hand.now_s + 1.0)
-    leave, _ = coordinator.requests[-1]
-    if protocol == "classic":
-        assert isinstance(leave, LeaveGroupRequest)
-        assert leave.member_id == "m"
-    else:
-        assert leave == ConsumerBeatRequest(group_id="g", member_id="m", epoch=LEAVES)
 
 
 def test_helper_of_members_that_all_left_is_content(
