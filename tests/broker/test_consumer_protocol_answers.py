@@ -233,6 +233,15 @@ def test_member_makes_its_own_id(a: RawConsumer) -> None:
     assert nameless.join().error_code == ErrorCode.INVALID_REQUEST
 
 
+def test_leave_of_the_classic_protocol_removes_the_member(a: RawConsumer) -> None:
+    """A supervisor sends it for a process that died, and need not know the protocol."""
+    leave = api.LeaveGroupRequest(
+        group_id=a.group_id, member_id=a.member_id, group_instance_id=None, reason=""
+    )
+    assert a.wire.ask(leave).error_code == OK
+    assert a.beat().error_code == UNKNOWN
+
+
 def test_leave_that_overtakes_its_join_leaves_a_ghost(a: RawConsumer) -> None:
     """So joins, heartbeats and leaves share one connection."""
     late = RawConsumer(a.wire, a.group_id, a.topics)

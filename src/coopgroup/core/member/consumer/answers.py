@@ -126,6 +126,10 @@ def _beaten(turn: Turn, sent: Outstanding, event: Answered, answer: ConsumerBeat
         turn.set(outstanding={**member.outstanding, RequestKind.CONSUMER_BEAT: sent})
         turn.emit(NameTopics(topics=member.next_join.topics, answered=event))
         return
+    # A proof that the time to stop does not run must be newer than the rebalance timeout: the lease
+    # of a member that polls would end between two heartbeats.
+    pace_ms = max(1, member.config.rebalance_timeout_ms // 3)
+    answer = attrs.evolve(answer, interval_ms=min(answer.interval_ms, pace_ms))
     is_first, is_new = member.generation == NO_GENERATION, answer.epoch != member.generation
     turn.set(
         generation=answer.epoch,

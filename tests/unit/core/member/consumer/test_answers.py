@@ -397,6 +397,17 @@ def test_assignor_that_the_broker_does_not_have_fails_with_its_message() -> None
     assert (failed.code, "uniform, range" in failed.message) == (112, True)
 
 
+def test_member_with_a_short_rebalance_timeout_beats_more_often() -> None:
+    """Between heartbeats of the broker's interval, it lost everything though it was alive."""
+    timeout_ms = INTERVAL_MS // 2
+    driven = stable(attrs.evolve(CONFIG, rebalance_timeout_ms=timeout_ms))
+    end_ms = driven.now_ms + 10 * INTERVAL_MS
+    while driven.now_ms < end_ms:
+        driven = driven.due().beat()
+        assert driven.lost() == []
+    assert driven.member.owned == HELD
+
+
 @pytest.mark.parametrize("code", [ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_BY_BROKER])
 def test_broker_without_the_protocol_fails_the_member_and_is_told(code: ErrorCode) -> None:
     """The bare name of the code does not tell which brokers have the protocol."""
