@@ -169,10 +169,8 @@ def _beat_request(turn: Turn) -> ConsumerBeatRequest:
     # A ring reaches all members in the same moment. With the same pause after it, all later
     # heartbeats of the group would reach the broker in the same moment, too.
     is_early = beat.is_rung or member.heartbeat_at_ms > turn.now_ms
-    # The lease ends with the rebalance timeout, unless a heartbeat proves that it does not run.
-    pace_ms = min(beat.interval_ms, max(1, config.rebalance_timeout_ms // 3))
-    early_ms = own_ms(member, pace_ms // 2) if is_early else 0
-    turn.set(heartbeat_at_ms=turn.now_ms + pace_ms - early_ms)
+    early_ms = own_ms(member, beat.interval_ms // 2) if is_early else 0
+    turn.set(heartbeat_at_ms=turn.now_ms + beat.interval_ms - early_ms)
     joins = member.generation == NO_GENERATION
     return ConsumerBeatRequest(
         group_id=config.group_id,
