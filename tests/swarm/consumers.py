@@ -137,7 +137,7 @@ def _draw_churn(seed: int, chance: random.Random) -> SwarmRun:
             kind = chance.choice((ActKind.CLOSE, ActKind.CRASH, ActKind.STALL, ActKind.SUBSCRIBE))
             act = Act(after_ms=gap_ms, kind=kind, process=chance.choice(names))
             if kind is ActKind.SUBSCRIBE:
-                act = attrs.evolve(act, topics=chance.choice((("T",), ("U",), TOPICS, ())))
+                act = attrs.evolve(act, topics=chance.choice((("T",), ("U",), TOPICS)))
             acts.append(attrs.evolve(act, for_ms=chance.choice((1, 50, 200))))
         else:
             resize = Act(after_ms=gap_ms, kind=ActKind.RESIZE, topics=(chance.choice(TOPICS),))

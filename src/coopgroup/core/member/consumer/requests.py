@@ -57,7 +57,9 @@ def wanted(member: Member) -> list[tuple[RequestKind, int]]:
             found.append((RequestKind.LEAVE_GROUP, 0))
         elif member.beat.left_behind and state in _LEAVING_BEHIND:
             found.append((RequestKind.LEAVE_GROUP, _after_back_off(member, 0)))
-    if state in AT_WORK and RequestKind.CONSUMER_BEAT not in waiting:
+    # A join without topics would convert a classic group for nothing.
+    is_member = member.generation != NO_GENERATION or bool(member.next_join.topics)
+    if state in AT_WORK and is_member and RequestKind.CONSUMER_BEAT not in waiting:
         found.append((RequestKind.CONSUMER_BEAT, _beat_at_ms(member)))
     if RequestKind.OFFSET_COMMIT not in waiting and _may_commit(member):
         found.append((RequestKind.OFFSET_COMMIT, member.commits.back_off.until_ms))

@@ -3,7 +3,13 @@
 import attrs
 import pytest
 
-from coopgroup.core.member import ErrorCode, KeptIdentity, MemberState, new_member
+from coopgroup.core.member import (
+    ErrorCode,
+    KeptIdentity,
+    MemberState,
+    new_member,
+    next_deadline_ms,
+)
 from coopgroup.core.member.effects import FindSessionTimeout
 from coopgroup.core.member.events import (
     CatalogueSeen,
@@ -145,6 +151,13 @@ def test_subscription_to_nothing_gives_everything_up_in_order() -> None:
     assert driven.the_beat().topics == ()
     assert driven.beat(EMPTY, epoch=2).revoked() == [HELD]
     assert driven.member.state is MemberState.REVOKING
+
+
+def test_member_without_topics_joins_when_it_has_some() -> None:
+    driven = new().give(SubscriptionChanged(topics=())).find()
+    assert (driven.member.state, driven.beats()) == (MemberState.JOINING, [])
+    assert next_deadline_ms(driven.member) is None
+    assert driven.give(SUBSCRIBED).the_beat().topics == ("T",)
 
 
 def test_subscription_changed_during_a_loss_is_told_by_the_join() -> None:
