@@ -208,7 +208,7 @@ def _by_topic_id(member: Member) -> TopicPartitions:
 
 
 def _leave_request(turn: Turn) -> ConsumerBeatRequest:
-    member, beat, config = turn.member, turn.member.beat, turn.member.config
+    beat, config = turn.member.beat, turn.member.config
     keeps_place = config.instance_id is not None and not beat.leaves_for_good
     return ConsumerBeatRequest(
         group_id=config.group_id,
