@@ -202,7 +202,9 @@ def unknowable(run: SwarmRun, simulation: Simulation, vanished: ResourceSet) -> 
     if not is_of_kip848(run):
         return ()
     forgotten = simulation.brokers.coordinator.forgotten
-    return tuple(f"{name}-{index} is with " for name, index in vanished | forgotten)
+    either = [f"{name}-{index}" for name, index in vanished | forgotten]
+    twice = [f"{name}-{index}" for name, index in forgotten]  # both owners commit
+    return (*(f"{one} is with " for one in either), *(f"{one} goes back from " for one in twice))
 
 
 def broker_of(run: SwarmRun, config: MemberConfig) -> GroupCoordinator:
