@@ -127,6 +127,8 @@ class _Processing(ThreadProcessing):
 class ProcessedApplication(ProcessingApplication):
     """The application of one process, which calls `process` on its thread."""
 
+    _gives_up: bool = False
+
     def start(self) -> None:
         super().start()
         self.group.strands.begin(self._main)
@@ -153,6 +155,15 @@ class ProcessedApplication(ProcessingApplication):
 
     def close(self) -> None:
         self.closing = True
+
+    def _close(self) -> None:
+        self._gives_up = True
+        super()._close()
+
+    def _leave(self) -> None:
+        # `process` ends before its consumer closes, and may answer a loss meanwhile.
+        if self._gives_up:
+            super()._leave()
 
     def submit(self, call: Callable[[], None], *, after_s: float = 0.0) -> None:
         """Run a job on a thread of its own."""

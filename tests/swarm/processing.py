@@ -315,7 +315,10 @@ class ProcessingSimulation(PolledSimulation):
         return first
 
     def is_at_rest(self) -> bool:
-        """Return whether the group rests, and its records are handled."""
+        """Return whether the group rests, its records are handled, and no `process` is ending."""
+        some = (cast("ProcessingApplication", process.application) for process in self.alive)
+        if any(application.is_over() for application in some):
+            return False
         newest = self.world.now_ms // _EVERY_MS
         worked_on = [one for process in self.alive for one in process.application.working]
         behind = (newest - self.first_unhandled(one) for one in worked_on)

@@ -17,7 +17,13 @@ from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.checkers.rest import without_room
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.world import Violation
-from coopgroup.telemetry import AssignmentReceived, MembershipLost, ProcessEnded, ResourcesStarted
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    MembershipLost,
+    ProcessEnded,
+    ResourcesStarted,
+    ResourcesStopped,
+)
 from tests.support.memory import resources_in
 from tests.swarm.checkers.bundles import of_bundles
 from tests.swarm.checkers.policy import Promises, check_policy
@@ -238,8 +244,9 @@ def _let_rest(simulation: Simulation, until_ms: int, away: Collection[str], quie
             last_ms = max(next(rounds, 0), since_ms)
             is_slow = isinstance(simulation, TrueSimulation)
             if is_slow or simulation.costs.costs[0].restore_ms.high > _QUICK_RESTORE_MS:
-                starts = (e.at_ms for e in reversed(world.telemetry) if _is_start(e.record))
-                last_ms = max(last_ms, next(starts, 0))  # the next commit comes a while later
+                # The next commit, or the broker's grant to the next owner, comes a while later.
+                work = (e.at_ms for e in reversed(world.telemetry) if _is_of_work(e.record))
+                last_ms = max(last_ms, next(work, 0))
             is_quiet = world.now_ms - last_ms >= quiet_ms
             # A commit on a connection that was given up is sent again only after its bound.
             if is_quiet and not _awaits_commits(simulation):
@@ -257,8 +264,8 @@ def _awaits_commits(simulation: Simulation) -> bool:
     return any(process.session.member.commits.queue for process in simulation.alive)
 
 
-def _is_start(record: Record) -> bool:
-    return isinstance(record, ResourcesStarted)
+def _is_of_work(record: Record) -> bool:
+    return isinstance(record, ResourcesStarted | ResourcesStopped)
 
 
 def _is_of_a_round(record: Record) -> bool:

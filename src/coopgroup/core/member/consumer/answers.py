@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from coopgroup.core.member.turn import Turn
     from coopgroup.core.model.group_api import TopicPartitions
 
+_TRIED_AGAIN: Final = frozenset({Action.SEEK, Action.RETRY})
 _FENCES: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 # A timeout that is set later counts from the next question. Until then a lease may be too long.
 _TIMEOUT_AGE_MS: Final = 300_000
@@ -315,12 +316,13 @@ def _left(turn: Turn, event: Answered | RequestFailed) -> None:
     elif isinstance(event.answer, ConsumerBeatAnswer):
         code = event.answer.error_code
     action = action_for(RequestKind.CONSUMER_BEAT, code)
-    if turn.member.state is MemberState.LEAVING:
-        turn.leave_group_behind()
-    elif action in {Action.SEEK, Action.RETRY}:
-        _try_again(turn, action)
-    else:
+    leaves, tries_again = turn.member.state is MemberState.LEAVING, action in _TRIED_AGAIN
+    if not tries_again:
         set_beat(turn, left_behind=turn.member.beat.left_behind[1:])
+    if leaves:
+        turn.leave_group_behind()
+    elif tries_again:
+        _try_again(turn, action)
     if action is Action.PROCEED:
         ring_after_leave(turn)
 
@@ -345,7 +347,7 @@ def _act_on_error(turn: Turn, kind: RequestKind, code: int, message: str) -> Non
     action, cause = action_for(kind, code), f"{kind.value} answered {error_name(code)}"
     record = RequestRefused(request=kind.value, error=error_name(code), action=action.value)
     turn.emit(Report(record=record))
-    if action in {Action.SEEK, Action.RETRY} or _is_converted_soon(turn, code):
+    if action in _TRIED_AGAIN or _is_converted_soon(turn, code):
         _try_again(turn, action)
     elif action is Action.LOSE_ID and (member.in_generation or code in _FENCES):
         _be_fenced(turn, code, cause)

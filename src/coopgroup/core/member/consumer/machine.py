@@ -134,6 +134,7 @@ def _leave(turn: Turn, event: LeaveRequested) -> None:
 
     A process with a stored identity returns under its id, so the coordinator is told nothing. A
     static member tells that it leaves for now: the coordinator refuses its static id otherwise.
+    A leave that does not arrive is sent before the next join, if the application subscribes again.
     """
     before = turn.member
     turn.move(Trigger.LEAVE, event.reason)
@@ -145,8 +146,11 @@ def _leave(turn: Turn, event: LeaveRequested) -> None:
     silent = turn.member.identity.kept is not None
     turn.give_up_membership()
     turn.forget(RequestKind.LEAVE_GROUP)  # of an earlier id
-    set_beat(turn, leaves_for_good=event.for_good, left_behind=())
-    if silent or not before.member_id or before.coordinator is None:
+    set_beat(turn, leaves_for_good=event.for_good)
+    leaves = before.member_id and not silent
+    if leaves:
+        set_beat(turn, left_behind=(before.member_id, *before.beat.left_behind))
+    if not leaves or before.coordinator is None:
         turn.leave_group_behind()
 
 

@@ -211,12 +211,11 @@ def _by_topic_id(member: Member) -> TopicPartitions:
 
 
 def _leave_request(turn: Turn) -> ConsumerBeatRequest:
-    member, beat, config = turn.member, turn.member.beat, turn.member.config
-    leaves = member.state is MemberState.LEAVING
+    beat, config = turn.member.beat, turn.member.config
     keeps_place = config.instance_id is not None and not beat.leaves_for_good
     return ConsumerBeatRequest(
         group_id=config.group_id,
-        member_id=member.member_id if leaves else beat.left_behind[0],
+        member_id=beat.left_behind[0],
         epoch=LEAVES_FOR_NOW if keeps_place else LEAVES,
         group_instance_id=config.instance_id,
     )

@@ -1,10 +1,23 @@
 """The requests of a member of KIP-848: their content, their order, their connections."""
 
 import attrs
+import pytest
 
-from coopgroup.core.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
+from coopgroup.core.member import (
+    ErrorCode,
+    MemberConfig,
+    MemberState,
+    RequestKind,
+    next_deadline_ms,
+)
 from coopgroup.core.member.effects import Lane, Send
-from coopgroup.core.member.events import CommitRequested, Offset, RejoinRequested
+from coopgroup.core.member.events import (
+    ApplicationStalled,
+    CommitRequested,
+    Event,
+    Offset,
+    RejoinRequested,
+)
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JOINS, LEAVES, LEAVES_FOR_NOW
 from tests.support.consumer_members import (
@@ -165,6 +178,26 @@ def test_static_member_leaves_for_now_or_for_good() -> None:
 def test_member_that_left_joins_again_under_a_new_id() -> None:
     driven = leaving().refuse(LEAVE, ErrorCode.NONE).give(SUBSCRIBED)
     assert driven.the_beat().member_id == "p-1"
+
+
+def test_leave_without_an_answer_is_sent_again_before_the_next_join() -> None:
+    """The coordinator would keep the partitions of the old id until its session ends."""
+    driven = leaving().refuse(LEAVE, ErrorCode.NO_ANSWER).give(SUBSCRIBED)
+    assert [(one.epoch, one.member_id) for one in driven.beats()] == [(LEAVES, "p"), (JOINS, "p-1")]
+    driven.refuse(LEAVE, ErrorCode.NONE)
+    assert driven.member.beat.left_behind == ()
+
+
+@pytest.mark.parametrize(("config", "epoch"), [(CONFIG, LEAVES), (STATIC, LEAVES_FOR_NOW)])
+@pytest.mark.parametrize("before", [CLOSED, ApplicationStalled()], ids=["at work", "after a loss"])
+def test_leave_without_a_coordinator_is_sent_before_the_next_join(
+    config: MemberConfig, epoch: int, before: Event
+) -> None:
+    """The coordinator would refuse the next join of a static id until the session ends."""
+    driven = stable(config).fail_beat(ErrorCode.NOT_COORDINATOR).give(before).give(CLOSED)
+    assert (driven.member.state, driven.beats()) == (MemberState.UNSUBSCRIBED, [])
+    old, fresh = driven.give(SUBSCRIBED).find().beats()
+    assert [(one.epoch, one.member_id) for one in (old, fresh)] == [(epoch, "p"), (JOINS, "p-1")]
 
 
 def test_part_of_a_revocation_is_told_with_the_regular_heartbeat() -> None:
