@@ -319,6 +319,9 @@ class PolledApplication(TrueApplication):
     def _leave_now(self) -> None:
         if self.owner.state is not MemberState.LEAVING:
             self.process.give(LeaveRequested(reason="the consumer is being closed"))
+            # The driver drops notices that came after the application had given up everything.
+            self.port.inbox.clear()
+            self.oracle.pending.clear()
 
     def unsubscribe(self) -> None:
         """Leave the group, and subscribe again later."""

@@ -192,6 +192,7 @@ class CallbackOracle:
             self._must_be_empty(hangs - self._cold, "keeps warm what was not stopped:")
         self._late |= some & late
         self.owned -= some
+        self._before -= {*some}  # a revocation that comes after the close began may go unanswered
         for one in some:
             self.pending.pop(one, None)
             self._put_off.pop(one, None)
