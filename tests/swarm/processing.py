@@ -260,7 +260,8 @@ class ProcessingApplication(PolledApplication):
         """Judge that `process` tells the application of partitions that have gone."""
         now_ms = self.process.world.now_ms
         for one in as_resources(partitions) - self.oracle.lost:
-            runs = any(lane[:3] == self._tenure(lane[0], one) for lane in self._running)
+            # An earlier call of `process` has waited for its records as long as it may.
+            runs = any(lane[:3] == self._tenure(self._lives, one) for lane in self._running)
             since_ms = min(self._revoked_ms.get(one, 0), self.ends_ms)
             if runs and now_ms < since_ms + self.stop_ms:
                 self.object_to(f"is told that {one} has ended, while a record is handled")
