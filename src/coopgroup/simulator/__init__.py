@@ -9,6 +9,7 @@ the group coordinator (`coordinator` lists what it lacks), the network, processe
 and the data plane.
 """
 
+from coopgroup.core.member.config import GroupProtocol
 from coopgroup.core.telemetry.ledger import LagHistory
 from coopgroup.simulator.measures import Measures
 from coopgroup.simulator.run import Run, simulate
@@ -66,6 +67,7 @@ __all__ = [
     "Event",
     "Flap",
     "Group",
+    "GroupProtocol",
     "HandOver",
     "How",
     "Identity",
