@@ -24,6 +24,7 @@ from coopgroup import CooperativeConsumer
 from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.core.model import group_api as api
 from coopgroup.integrations.faststream import KafkaBroker
+from coopgroup.kafka.config.keys import BELL_TOPIC
 from coopgroup.processing import process
 from coopgroup.telemetry import MembershipLost, RequestRefused
 from coopgroup.testing import KafkaCluster
@@ -432,11 +433,18 @@ def test_replaced_static_member_fails(crew: Crew, topic: str, wire: Wire) -> Non
     consumer = crew.add("a", configuration={"group.instance.id": "one"})
     consumer.subscribe([topic])
     crew.until(lambda: crew.counts() == [4], "the first one")
+    # A heartbeat between leave and join would lose the membership, and the next join would wait for
+    # the session of the second one. So the looks after the first join come before.
+    looked_s = time.monotonic() + 1.5
+    crew.until(lambda: time.monotonic() > looked_s, "its last look")
     wire.find(crew.group_id)
     first = RawConsumer(wire, crew.group_id, (topic,), "one", member_id=str(consumer.memberid()))
     assert first.leave(for_now=True) == 0
     second = RawConsumer(wire, crew.group_id, (topic,), "one")
     assert second.beat(epoch=api.JOINS, owned=()).error_code == 0
+    ring = Producer(crew.cluster.client_config())
+    ring.produce(BELL_TOPIC, b"", crew.group_id)
+    assert ring.flush(20.0) == 0
     with pytest.raises(KafkaException) as raised:
         crew.until(lambda: False, "the end of the first one", 20)
     assert raised.value.args[0].code() == KafkaError.FENCED_INSTANCE_ID

@@ -196,14 +196,15 @@ class Log:
         """Append the records that have changed in a group of KIP-848."""
         parts = dict(self._parts_of(group))
         self._replace(at_ms, parts)
-        for target in group.target.values():
+        by_name = group.topics.by_name
+        for target in map(by_name, group.target.values()):
             self._newest |= {self.topic(name): name for name in target.names}
         known = Known(
             at_ms=at_ms,
             generation=group.generation,
             protocol=BROKER,
             owned={
-                name: self.named(self._existing(seat.assigned | seat.revoking))
+                name: self.named(self._existing(by_name(seat.assigned | seat.revoking)))
                 for name, seat in group.seats.items()
             },
             topics={
