@@ -313,8 +313,13 @@ class WritingCoordinator(GroupCoordinator):
         super().advance(now_ms)
         self._append()
 
+    def _topic_names(self) -> frozenset[str]:
+        """Return the names of existing topics; the coordinator knows them by id."""
+        names = self.names()
+        return frozenset(names.get(one, one) for one in self.existing().names)
+
     def _commit(self, request: OffsetCommitRequest) -> None:
-        names = self.existing().names
+        names = self._topic_names()
         for row in request.offsets:
             # A broker refuses commits to a topic that was deleted.
             if row[0] in names:
@@ -323,7 +328,7 @@ class WritingCoordinator(GroupCoordinator):
 
     def _delete_offsets(self, now_ms: int) -> None:
         """Delete the offsets of topics that were deleted."""
-        names = frozenset(self.existing().names)
+        names = self._topic_names()
         gone, self._topics = self._topics - names, names
         for name, partition in sorted(self.committed):
             if name in gone:
