@@ -17,9 +17,8 @@ import attrs
 from coopgroup.core.member.answers import take_outcome
 from coopgroup.core.member.bell import heed_bell, ring_if_due
 from coopgroup.core.member.broker_assigns import look_reason
-from coopgroup.core.member.commits import codes_of, enqueue
 from coopgroup.core.member.effects import STALLED
-from coopgroup.core.member.error_actions import ErrorCode, RequestKind
+from coopgroup.core.member.error_actions import RequestKind
 from coopgroup.core.member.events import (
     Answered,
     ApplicationStalled,
@@ -56,19 +55,7 @@ if TYPE_CHECKING:
 
 
 def step(member: Member, event: Event, *, now_ms: int) -> tuple[Member, tuple[Effect, ...]]:
-    """Take one event.
-
-    Args:
-        member: the member before the event.
-        event: the event.
-        now_ms: the host's monotonic clock, in ms; never less than at an earlier step.
-
-    Returns:
-        The member after the event, and the effects for the host, in order.
-
-    Raises:
-        LocalProtocolError: the event is not legal in the member's state; the member is unchanged.
-    """
+    """Take one event; see `coopgroup.core.member.machines.step`."""
     turn = Turn(member=member, now_ms=now_ms)
     _take(turn, event)
     _meet_deadlines(turn)
@@ -131,7 +118,7 @@ def _take_request(
         case LossHandled():
             turn.move(Trigger.LOSS_HANDLED, "loss handled")
         case CommitRequested():
-            _request_commit(turn, event)
+            turn.request_commit(event)
         case _:
             assert_never(event)
 
@@ -188,16 +175,6 @@ def _stall(turn: Turn) -> None:
     if turn.member.state in AT_WORK:
         leave_at_once(turn, STALLED)
         turn.lose(STALLED, keep_id=False, stalled=True)
-
-
-def _request_commit(turn: Turn, event: CommitRequested) -> None:
-    member = turn.member
-    if member.state in AT_WORK:
-        timeout_ms = member.config.request_timeout_ms
-        turn.set(commits=enqueue(member.commits, event, now_ms=turn.now_ms, timeout_ms=timeout_ms))
-        return
-    codes = codes_of(event.offsets, ErrorCode.UNKNOWN_MEMBER_ID)
-    turn.finish_commits([(event.commit_id, codes)])
 
 
 def _is_current(member: Member, event: RoundDecided) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from attrs import define, field
 
-from coopgroup.core.member.commits import fail_all, time_out
+from coopgroup.core.member.commits import codes_of, enqueue, fail_all, time_out
 from coopgroup.core.member.effects import (
     CancelJoin,
     FailMember,
@@ -24,7 +24,7 @@ from coopgroup.core.member.effects import (
 )
 from coopgroup.core.member.error_actions import OF_A_ROUND, ErrorCode, RequestKind
 from coopgroup.core.member.parts import NO_REVOCATION, NO_ROUND, IdStanding
-from coopgroup.core.member.transitions import MemberState, Trigger
+from coopgroup.core.member.transitions import AT_WORK, MemberState, Trigger
 from coopgroup.core.model import EMPTY
 from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.replacing import replaced
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from coopgroup.core.member.commits import Finished
     from coopgroup.core.member.effects import Effect
+    from coopgroup.core.member.events import CommitRequested
     from coopgroup.core.member.member import Member
 
 # While one part stops after another, the join is delayed by up to this many grace times.
@@ -79,6 +80,17 @@ class Turn:
             self.set(state=after)
             record = StateChanged(before=before.value, after=after.value, cause=cause)
             self.emit(Report(record=record))
+
+    def request_commit(self, event: CommitRequested) -> None:
+        """Queue a commit, or end it if the member is in no group."""
+        member = self.member
+        if member.state in AT_WORK:
+            timeout_ms = member.config.request_timeout_ms
+            commits = enqueue(member.commits, event, now_ms=self.now_ms, timeout_ms=timeout_ms)
+            self.set(commits=commits)
+            return
+        codes = codes_of(event.offsets, ErrorCode.UNKNOWN_MEMBER_ID)
+        self.finish_commits([(event.commit_id, codes)])
 
     def time_out_commits(self) -> None:
         """End the commits whose callers have waited long enough."""

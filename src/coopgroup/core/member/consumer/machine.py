@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from coopgroup.core.member.commits import codes_of, enqueue
 from coopgroup.core.member.consumer.answers import CONSUMER, lose, take_outcome
 from coopgroup.core.member.consumer.bell import heed_ring, ring_if_due
 from coopgroup.core.member.consumer.changes import beat_now, set_beat
 from coopgroup.core.member.consumer.requests import send_what_is_due
 from coopgroup.core.member.consumer.transitions import MOVES
 from coopgroup.core.member.effects import STALLED
-from coopgroup.core.member.error_actions import ErrorCode, RequestKind
+from coopgroup.core.member.error_actions import RequestKind
 from coopgroup.core.member.events import (
     Answered,
     ApplicationStalled,
@@ -77,7 +76,7 @@ def new_member(config: MemberConfig, kept: KeptIdentity | None = None) -> Member
 
 
 def step(member: Member, event: Event, *, now_ms: int) -> tuple[Member, tuple[Effect, ...]]:
-    """Take one event; see `coopgroup.core.member.machine.step`."""
+    """Take one event; see `coopgroup.core.member.machines.step`."""
     turn = Turn(member=member, now_ms=now_ms)
     _take(turn, event)
     _meet_deadlines(turn)
@@ -108,7 +107,7 @@ def _take(turn: Turn, event: Event) -> None:
         case LossHandled():
             turn.move(Trigger.LOSS_HANDLED, "loss handled")
         case CommitRequested():
-            _request_commit(turn, event)
+            turn.request_commit(event)
         case _:  # time, or an event of a leader or of warm-ups
             pass
 
@@ -152,16 +151,6 @@ def _leave(turn: Turn, event: LeaveRequested) -> None:
         set_beat(turn, left_behind=(before.member_id, *before.beat.left_behind))
     if not leaves or before.coordinator is None:
         turn.leave_group_behind()
-
-
-def _request_commit(turn: Turn, event: CommitRequested) -> None:
-    member = turn.member
-    if member.state in AT_WORK:
-        timeout_ms = member.config.request_timeout_ms
-        turn.set(commits=enqueue(member.commits, event, now_ms=turn.now_ms, timeout_ms=timeout_ms))
-        return
-    codes = codes_of(event.offsets, ErrorCode.UNKNOWN_MEMBER_ID)
-    turn.finish_commits([(event.commit_id, codes)])
 
 
 def _hear(turn: Turn, event: BellRang | SessionTimeoutFound) -> None:
