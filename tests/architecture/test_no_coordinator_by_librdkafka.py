@@ -63,7 +63,6 @@ ALLOWED = {
     ("processing/process.py", "subscribe"): "on a CooperativeConsumer",
     ("watch/telemetry_topics.py", "assign"): "explicit offsets, and no commits",
     ("core/leader/decision.py", "assign"): "on an assignor",
-    ("core/assignors/declining.py", "assign"): "on an assignor",
     ("groups/topic.py", "assign"): "explicit offsets, and no commits",
     ("cli/demo_member.py", "subscribe"): "the client that the demonstration measures",
 }
