@@ -271,8 +271,11 @@ class GroupListener:
             case GrantResources():
                 self._grant(notice.resources)
             case RevokeResources():
+                # A callback that leaves the group obeys notices inside itself. `on_revoke` has been
+                # called for the partitions that this callback stops.
+                fresh = notice.resources - (self._revoking or EMPTY)
                 try:
-                    self._stop(notice.resources, StopReason.REVOKED)
+                    self._stop(fresh, StopReason.REVOKED)
                 finally:
                     self._complete(notice.resources - self.owned, membership)
             case LoseResources():

@@ -180,6 +180,24 @@ def test_give_up_inside_two_revocations_stops_each_partition_once() -> None:
     assert (stage.listener.owned, revoked(stage)) == (EMPTY, [])
 
 
+def test_revocation_that_comes_while_its_partitions_are_stopped_for_a_close_calls_nobody() -> None:
+    """The application would write the same state twice, inside its own callback."""
+    stage = holding()
+    hear = stage.hearing("revoke")
+
+    def unsubscribe(consumer: object, partitions: list[TopicPartition]) -> None:
+        hear(consumer, partitions)
+        if len(stage.heard) == 1:
+            stage.driver.inbox.put(RevokeResources(resources=ONE))
+            stage.listener.give_up()
+
+    stage.listener.callbacks = Callbacks(on_revoke=unsubscribe)
+    stage.listener.give_up()
+    assert stage.heard == [("revoke", [0, 1])]
+    assert stage.stops() == [(BOTH, StopReason.CLOSED)]
+    assert (stage.listener.owned, revoked(stage)) == (EMPTY, [])
+
+
 def test_serve_inside_a_callback_is_refused() -> None:
     stage = Stage()
     stage.listener.callbacks = Callbacks(lambda *_: stage.listener.serve())
