@@ -69,7 +69,7 @@ HOST_MUTANTS: Final = (
     Mutant("begins what was lost in on_assign", _L + "_grant",
            "self._begin(resources & self.owned)", "self._begin(resources)"),
     Mutant("close serves no last notices", _L + "_give_up",
-           "self._serve_last()", "pass"),
+           "self.serve_last()", "pass"),
     Mutant("close forgets what is put off", _L + "_give_up",
            "self._finish_busy(busy)", "pass"),
     Mutant("close leaves the rest", _L + "_give_up",
