@@ -24,9 +24,9 @@ HOST_MUTANTS: Final = (
     Mutant("no commit before giving up", _L + "_end_stop",
            "self._hand_on(rest, reason, began_s, limit_s)", "self._drop(rest, reason, began_s)"),
     Mutant("completed before it is stopped", _L + "_obey",
-           "self._stop(notice.resources, StopReason.REVOKED)",
+           "self._stop(fresh, StopReason.REVOKED)",
            "self.driver.post(RevocationCompleted(resources=notice.resources)); "
-           "self._stop(notice.resources, StopReason.REVOKED)"),
+           "self._stop(fresh, StopReason.REVOKED)"),
     # --- stops that are put off
     Mutant("no commit at finish", _L + "_finish",
            "self._hand_on(done, StopReason.REVOKED, now_s(), None)",
@@ -126,7 +126,7 @@ FOUND_BY: Final = {
     "numbers of stops do not grow": ("polled", 12),
     "finish of an earlier stop counts": ("polled", 59),
     "overdue stays warm": ("polled", 42),
-    "a close waits for a stop that runs": ("looped", 61),
+    "a close waits for a stop that runs": ("looped", 123),
     "a close waits for its stops": ("looped", 31),
     "a close in on_lost commits": ("polled", 101),
     "positions count while a stop goes on": ("processed", 56),
