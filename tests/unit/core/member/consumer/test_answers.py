@@ -255,6 +255,13 @@ def test_commit_of_an_unknown_member_loses_all_and_joins_under_a_new_id() -> Non
     assert driven.give(LossHandled()).the_beat().member_id == "p-1"
 
 
+def test_commit_of_a_fenced_epoch_leaves_under_the_old_id_before_the_next_join() -> None:
+    """The coordinator may still know the old id, which would hold its partitions."""
+    driven = committed(stable().give(commit(1, 0, 1)), *[ErrorCode.FENCED_MEMBER_EPOCH] * 2)
+    assert (driven.the_beat().epoch, driven.the_beat().member_id) == (LEAVES, "p")
+    assert driven.give(LossHandled()).the_beat().member_id == "p-1"
+
+
 def test_waiting_commit_of_a_partition_that_was_given_up_and_returns_lapses() -> None:
     """Another member may have committed a later offset meanwhile."""
     driven = revoking().give(commit(1, 0)).stop(T1).give(commit(2, 1))
