@@ -7,6 +7,7 @@ import pytest
 
 from coopgroup.simulator.scenario import LEADER, Identity
 from coopgroup.simulator.world.network import Mishap
+from coopgroup.telemetry import AssignmentReceived
 from tests.support.exhaust import main, ordered
 from tests.support.mutants import MUTANTS, broken
 from tests.swarm.checkers.faults import check_faults
@@ -30,6 +31,19 @@ def test_history_without_a_fault_ends_at_rest(history: str) -> None:
     """A history that fails by itself would hide what a fault does."""
     for cell in (cell for cell in CELLS if cell.history == history):
         assert play(cell.run()).violations == (), str(cell)
+
+
+@pytest.mark.parametrize("identity", Identity)
+def test_member_that_returns_with_other_topics_gets_them(identity: Identity) -> None:
+    """A static member's seat has its old subscription until its join (KAFKA-20434)."""
+    played = play(Cell("returns with other topics", identity.value, CONSUMER).run())
+    gained = {
+        name
+        for envelope in played.telemetry
+        if envelope.client == "p2" and isinstance(envelope.record, AssignmentReceived)
+        for name in envelope.record.gained.names
+    }
+    assert gained == {"T", "U"}
 
 
 @pytest.mark.timeout(120)

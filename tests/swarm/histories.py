@@ -242,6 +242,14 @@ HISTORIES: Final[Mapping[str, History]] = {
         policies=("simple", "deferred"),
         theirs=KIP_848,
     ),
+    "returns with other topics": History(
+        acts=(
+            resize_of("U", 2),
+            _of(ActKind.CLOSE, for_ms=_DOWN_MS),
+            _of(ActKind.SUBSCRIBE, topics=TOPICS, after_ms=_SOON_MS),
+        ),
+        policies=(CONSUMER,),
+    ),
     "joins with a bell": History(
         acts=(start_of("p4", _T),), policies=(CONSUMER,), faults={"bell_delay_ms_max": 2}
     ),

@@ -215,6 +215,15 @@ def test_revocation_that_is_not_acknowledged_ends_by_the_rebalance_timeout() -> 
     assert settled_ms == driven.member.lease.settled_at_ms
 
 
+def test_member_whose_callback_outlasted_its_time_joins_again_by_itself() -> None:
+    driven = revoking()
+    while not driven.lost():
+        driven.beat(T0) if driven.now_ms >= driven.member.heartbeat_at_ms else driven.wait(100)
+    driven.give(LossHandled())
+    assert (driven.the_beat().epoch, driven.the_beat().owned) == (JOINS, ())
+    assert driven.beat(HELD, epoch=7).granted() == [HELD]
+
+
 def test_revocation_answered_while_its_acknowledgement_is_on_its_way_proves_no_rest() -> None:
     driven = revoking().due().stop(T1)
     settled_ms = driven.member.lease.settled_at_ms
