@@ -33,7 +33,7 @@ from coopgroup.kafka.callbacks.listener import Callbacks
 from coopgroup.kafka.callbacks.pending_revocations import PutOff
 from coopgroup.kafka.membership.ports import Notice
 from coopgroup.telemetry import CommitFailed, ResourcesStarted, StopReason
-from tests.unit.kafka.fakes import record
+from tests.unit.kafka.fakes import FakeCoordinator, record
 from tests.unit.kafka.notice_stage import BOTH, ONE, ZERO, Stage, holding, revoked
 from tests.unit.kafka.test_consumer_delivery_interruption import interrupt, strike
 
@@ -77,6 +77,15 @@ def test_revocation_calls_back_commits_stops_and_answers() -> None:
     assert stage.librdkafka.calls == [("unassign", [(1, -1001)])]
     assert stage.stops() == [(ONE, StopReason.REVOKED)]
     assert (stage.listener.owned, stage.committed) == (ZERO, [(None, [(1, 11)])])
+
+
+def test_partition_that_is_granted_and_revoked_at_once_waits_for_no_position() -> None:
+    """Its offset is asked for, and never answered."""
+    stage = Stage(coordinator=FakeCoordinator(is_silent=True))
+    stage.tell(GrantResources(resources=ONE), RevokeResources(resources=ONE))
+    assert stage.heard == [("assign", [1]), ("revoke", [1])]
+    assert revoked(stage) == [RevocationCompleted(resources=ONE)]
+    assert (stage.committed, stage.stops()) == ([], [(ONE, StopReason.REVOKED)])
 
 
 def test_revocation_when_librdkafka_fails_is_completed() -> None:
