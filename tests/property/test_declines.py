@@ -17,7 +17,6 @@ from coopgroup.assignors import (
     WeightedAssignor,
 )
 from coopgroup.core.assignors.base import Assignor
-from coopgroup.core.assignors.declining import Passing
 from coopgroup.core.leader import NO_LAGS, RoundDecision, lead
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
@@ -110,9 +109,7 @@ class DecliningGroup(WarmGroup):
 def test_declined_resource_goes_to_a_member_that_does_not_decline_it(
     policy: Policy, assignor: Assignor, story: list[tuple[str, str]], which: int
 ) -> None:
-    group = DecliningGroup(
-        existing=partitions(*range(COUNT)), policy=policy, assignor=Passing(assignor)
-    )
+    group = DecliningGroup(existing=partitions(*range(COUNT)), policy=policy, assignor=assignor)
     group.add("a", warm=None)
     group.come_to_rest()
     for action, name in story:
@@ -143,9 +140,7 @@ def test_declined_resource_goes_to_a_member_that_does_not_decline_it(
 @pytest.mark.parametrize("assignor", [WeightedAssignor(), PlacementAssignor()])
 def test_decline_at_rest_needs_no_other_change(policy: Policy, assignor: Assignor) -> None:
     """The waiting policies would keep a resource with its owner until a member comes or goes."""
-    group = DecliningGroup(
-        existing=partitions(*range(COUNT)), policy=policy, assignor=Passing(assignor)
-    )
+    group = DecliningGroup(existing=partitions(*range(COUNT)), policy=policy, assignor=assignor)
     for name in ("a", "b"):
         group.add(name, warm=None)
         group.come_to_rest()

@@ -12,7 +12,6 @@ import numpy as np
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from coopgroup.core.assignors.declining import Passing
 from coopgroup.core.leader import RoundDecision
 from coopgroup.core.model import NOBODY, GroupSnapshot, Resource
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
@@ -101,7 +100,7 @@ def test_group_with_an_odd_assignor_comes_to_rest(
     policy: Policy, seed: int, has_limits: bool, story: list[tuple[str, str]]
 ) -> None:
     group = OddGroup(
-        existing=partitions(*range(COUNT)), policy=policy, assignor=Passing(Odd(seed, has_limits))
+        existing=partitions(*range(COUNT)), policy=policy, assignor=Odd(seed, has_limits)
     )
     group.add("a", warm=None)
     group.come_to_rest()

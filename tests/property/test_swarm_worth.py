@@ -24,7 +24,7 @@ from tests.swarm.runs import SwarmRun, draw
 from tests.swarm.warm import draw_warm
 
 MORE_SEEDS: Final = 10  # of each kind
-FOUND_MIN: Final = 100
+FOUND_MIN: Final = 101
 HOST_BUGS_FOUND_MIN: Final = 20
 BUGS: Final = {
     mutant.name: mutant for mutant in (*MUTANTS, *(mutant for _, mutant in RARE_MUTANTS))
@@ -104,7 +104,7 @@ def test_run_that_found_a_bug_last_finds_it_again(capsys: pytest.CaptureFixture[
 
 @pytest.mark.verify
 @pytest.mark.timeout(600)
-def test_swarm_finds_a_hundred_bugs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_swarm_finds_every_bug(capsys: pytest.CaptureFixture[str]) -> None:
     """By the run that found each last, or by a few seeds."""
     known = known_runs()
     hunts = [_hunted(mutant, known.get(mutant.name)) for mutant in MUTANTS]

@@ -20,7 +20,7 @@ from coopgroup.simulator.scenario import LEADER, Choice, Identity
 from tests.swarm.chains import resize_of, start_of
 from tests.swarm.consumers import CLASSIC, CONSUMER
 from tests.swarm.mixed import KIP_848, Client
-from tests.swarm.places import LastingPlaces, PassingLagAware
+from tests.swarm.places import LastingPlaces
 from tests.swarm.runs import TOPICS, Act, ActKind, Faults, SwarmRun
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ HISTORIES: Final[Mapping[str, History]] = {
             _of(ActKind.DECLINE, "p4", topics=_T, number=8, for_ms=100, after_ms=125),
         ),
         policies=("incremental",),
-        assignor=_path_of(PassingLagAware),
+        assignor="lag-aware",
     ),
     "unreadable": History(
         acts=(_of(ActKind.GARBLE), start_of("p4", _T)),

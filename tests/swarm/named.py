@@ -21,9 +21,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
-from attrs import define, field, frozen
+from attrs import define, field
 
-from coopgroup.core.assignors.declining import Passing
 from coopgroup.core.member.effects import GrantResources, LoseResources, Send
 from coopgroup.core.member.events import (
     LeaveRequested,
@@ -50,7 +49,7 @@ from coopgroup.telemetry import (
     StopReason,
 )
 from coopgroup.telemetry import RoundDecided as Decided
-from tests.swarm.places import draw_placed, without_bundles
+from tests.swarm.places import UnevenSticky, draw_placed, without_bundles
 from tests.swarm.ports import Port, TrueApplication, TrueSimulation
 from tests.swarm.runs import TOPICS, Act, ActKind, draw
 from tests.swarm.strands import VirtualCondition
@@ -438,16 +437,6 @@ class NamedApplication(TrueApplication):
         return ResourceSet.from_pairs(self.work._declines)  # noqa: SLF001
 
 
-@frozen
-class PassingAny(Passing):
-    """An assignor with another name: declined resources make counts uneven."""
-
-    @property
-    def name(self) -> str:
-        """Name of the application's assignor, and that it passes on declined resources."""
-        return f"passing-{self.chosen.name}"
-
-
 @define(kw_only=True, eq=False)
 class NamedProcess(Process):
     """A process of such a group, which reads members and resources as a `CooperativeGroup`."""
@@ -503,7 +492,8 @@ class NamedSimulation(TrueSimulation):
         super().prepare(run)
         self.topic = Topic(self.brokers.existing)
         self.follows = bool(self.world.dice("follows").getrandbits(1))
-        self.run_settings.assignor = PassingAny(self.run_settings.assignor)
+        if self.run_settings.assignor.name == "sticky":
+            self.run_settings.assignor = UnevenSticky()
 
     @property
     def policy_options(self) -> Mapping[str, object]:

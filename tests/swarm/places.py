@@ -4,7 +4,7 @@
     played = play(run)          # of the module `play`, as any other run
 
 In a declining run, applications also refuse to start some resources, for a time or until their end.
-`Passing` then gives the resources to others, as in a group of named resources.
+The leader then gives the resources to others.
 
 The acts are those of a plain run, or of a run with warm-ups, without false claims: a leader cannot
 know what a member runs that hides its claims. The traits of a process follow from the seed and its
@@ -19,11 +19,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-from attrs import field, frozen
 
-from coopgroup.assignors import LagAwareAssignor, PlacementAssignor, StickyAssignor
-from coopgroup.core.assignors.base import Assignor
-from coopgroup.core.assignors.declining import Passing
+from coopgroup.assignors import PlacementAssignor, StickyAssignor
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import RoundDecided, read_ledger
@@ -70,23 +67,10 @@ class LastingPlaces(Places):
     evens_out = False
 
 
-@frozen
-class PassingSticky(Passing):
-    """An assignor that knows no declines."""
+class UnevenSticky(StickyAssignor):
+    """It has another name, because declined resources make counts uneven."""
 
-    chosen: Assignor = field(factory=StickyAssignor)
-
-    @property
-    def name(self) -> str:
-        """Another name: declined resources make counts uneven."""
-        return "passing-sticky"
-
-
-@frozen
-class PassingLagAware(PassingSticky):
-    """The same with targets that follow the lags, so its answers contradict each other."""
-
-    chosen: Assignor = field(factory=LagAwareAssignor)
+    name = "uneven-sticky"
 
 
 def _fits(traits: Traits, index: int) -> bool:
@@ -134,7 +118,7 @@ def draw_declining(seed: int) -> SwarmRun:
                 for_ms=chance.choice((0, 0, 300, 2_000)),
             )
             acts.append(declines)
-    assignor = chance.choice((Places, LastingPlaces, PassingSticky, PassingSticky))
+    assignor = chance.choice((Places, LastingPlaces, UnevenSticky, UnevenSticky))
     return attrs.evolve(
         run, seed=seed, assignor=f"{assignor.__module__}:{assignor.__name__}", acts=tuple(acts)
     )
@@ -200,7 +184,7 @@ def left_out(run: SwarmRun, simulation: Simulation) -> Iterator[Violation]:
 
 
 def _is_placed(run: SwarmRun) -> bool:
-    return "Passing" not in run.assignor
+    return not run.assignor.endswith(UnevenSticky.__name__)
 
 
 def _may_run(run: SwarmRun, process: str, resource: Resource) -> bool:

@@ -346,13 +346,12 @@ def _check_standbys(simulation: Simulation, warmup: Warmup, end_ms: int) -> list
 
 def _could_run(process: Process, resource: Resource) -> bool:
     member, assignor = process.session.member, process.run_settings.assignor
-    chosen = getattr(assignor, "chosen", assignor)  # without what passes on declined resources
     if resource.name not in process.topics or resource in member.next_join.declined:
         return False
-    if not isinstance(chosen, PlacementAssignor):
+    if not isinstance(assignor, PlacementAssignor):
         return True
     traits = cast("Any", process.config)  # all that these assignors ask for
-    return chosen.places(traits) != 0 and chosen.fits(traits, cast("Any", resource))
+    return assignor.places(traits) != 0 and assignor.fits(traits, cast("Any", resource))
 
 
 def needless_losses(

@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from typing import Any, Final, Self
 
 from coopgroup.core.assignors.base import Assignor
-from coopgroup.core.assignors.declining import Passing
 from coopgroup.core.assignors.weighted import WeightedAssignor
 from coopgroup.core.member import MemberState
 from coopgroup.core.member.events import SubscriptionChanged, WarmSetDeclared
@@ -192,7 +191,7 @@ class CooperativeGroup:
         self._lookup.on_read = self._work.take_catalogue
         self._driver = GroupDriver(
             settings=shared,
-            assignor=Passing(assignor),
+            assignor=assignor,
             policy=policy,
             lookup=self._lookup,
             sink=sink,

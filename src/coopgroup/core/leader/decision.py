@@ -16,7 +16,8 @@ import numpy.typing as npt
 from attrs import frozen
 
 from coopgroup.core.assignors.base import Placement
-from coopgroup.core.model import EMPTY, NOBODY, ResourceSet, plan_that_moves_nothing
+from coopgroup.core.leader.declines import passed_on
+from coopgroup.core.model import EMPTY, NOBODY, Resource, ResourceSet, plan_that_moves_nothing
 from coopgroup.core.model.pairs import NO_KEYS, refusals
 from coopgroup.core.model.plan import revoked_claims
 from coopgroup.core.model.replacing import replaced
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from coopgroup.core.assignors.base import Assignor
-    from coopgroup.core.model import GroupSnapshot, Resource, RoundPlan
+    from coopgroup.core.model import GroupSnapshot, RoundPlan
     from coopgroup.core.model.lags import Lags
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
     from coopgroup.core.policies.policy import Offer, Policy, RoundContext, StagedRound
@@ -83,7 +84,7 @@ class _NoRoom:
     """
 
     left: BoolArray
-    reasons: Mapping[tuple[str, int], str] | Mapping[Resource, str]
+    reasons: Mapping[Resource, str]
 
 
 @frozen(eq=False)
@@ -113,7 +114,7 @@ def decide_round(
     """
     group, context = _with_facts(group, context)
     bundled = BundledRound.of(group, context, lags, policy)
-    placed, reasons = group, dict[tuple[str, int], str]()
+    placed, reasons = group, dict[Resource, str]()
     outcome: _Decided | _Refusal | _NoRoom
     for _ in range(_ANSWERS_MAX):
         asked = (placed, context, lags) if bundled is None else bundled.asked
@@ -123,7 +124,7 @@ def decide_round(
         # For the policy these resources do not exist. No member keeps them, no round waits.
         placed = replaced(placed, assignable=placed.assignable & ~outcome.left)
         context = attrs.evolve(context, facts=facts_of(placed, context))
-        reasons |= {(name, index): why for (name, index), why in outcome.reasons.items()}
+        reasons |= outcome.reasons
     if bundled is not None and isinstance(outcome, _Decided):
         outcome = _opened(group, bundled, outcome)
     if isinstance(outcome, _NoRoom):
@@ -151,13 +152,11 @@ def _opened(group: GroupSnapshot, bundled: BundledRound, decided: _Decided) -> _
     return _Refusal(problems) if problems else _Decided(plan, state)
 
 
-def _without_room(
-    left: ResourceSet, reasons: Mapping[tuple[str, int], str]
-) -> Iterator[WithoutRoom]:
+def _without_room(left: ResourceSet, reasons: Mapping[Resource, str]) -> Iterator[WithoutRoom]:
     """Yield a record for each reason; if there are many, the last record has the rest."""
     resources: dict[str, list[Resource]] = {}
     for one in left:
-        resources.setdefault(reasons[one.name, one.index], []).append(one)
+        resources.setdefault(reasons[one], []).append(one)
     names = sorted(resources)
     parts = [[why] for why in names]
     if len(names) > _REASONS_MAX:
@@ -179,7 +178,7 @@ def _decided(
         context = attrs.evolve(
             context,
             warmth=warmth_for(group, context, policy, unfit),
-            has_limits=getattr(assignor, "has_limits", False),
+            has_limits=_has_limits(assignor),
         )
         offer = policy.offer(group, context)
         warming = Warming.of(context, offer)
@@ -246,14 +245,28 @@ def _answer(
 
 
 def _placed(assignor: Assignor, view: GroupSnapshot, lags: Int64Array) -> Int32Array | _NoRoom:
-    """Return one answer of the assignor, or what it leaves out."""
+    """Return one answer of the assignor without declined resources, or what is left out."""
     answer = assignor.assign(view, lags)
-    if not isinstance(answer, Placement):
+    if isinstance(answer, Placement):
+        left = view.mask_of(ResourceSet.from_pairs(answer.no_room))
+        check_target(replaced(view, assignable=view.assignable & ~left), answer.target)
+        target, reasons = (
+            answer.target,
+            {Resource(*one): why for one, why in answer.no_room.items()},
+        )
+    else:
         check_target(view, answer)
-        return answer
-    left = view.assignable & view.mask_of(ResourceSet.from_pairs(answer.no_room))
-    check_target(replaced(view, assignable=view.assignable & ~left), answer.target)
-    return _NoRoom(left, answer.no_room) if left.any() else answer.target
+        target, reasons = answer, {}
+    target, declined = passed_on(view, target, has_limits=_has_limits(assignor))
+    reasons |= declined
+    if not reasons:
+        return target
+    left = view.assignable & view.mask_of(ResourceSet.from_pairs(reasons))
+    return _NoRoom(left, reasons) if left.any() else target
+
+
+def _has_limits(assignor: Assignor) -> bool:
+    return getattr(assignor, "has_limits", False)
 
 
 def refused_round(

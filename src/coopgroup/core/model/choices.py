@@ -54,8 +54,6 @@ def choices_of(policy: Named, assignor: Named) -> MemberChoices:
     The options of an attrs class are the arguments of its constructor. Arguments that comparisons
     leave out (`eq=False`) are no options. Any other class has a name, and no digest.
     """
-    if _is_ours(assignor):  # `Passing` stands for the application's assignor
-        assignor = getattr(assignor, "chosen", assignor)
     return MemberChoices(
         policy=_name(policy),
         assignor=_name(assignor),

@@ -183,9 +183,8 @@ def stage_round(
         candidates &= evened_out != NOBODY
         promised = np.where(candidates, evened_out, promised).astype(np.int32)
     receiver = _receivers(group, target, context, outlook, promised, mode)
-    unfit = keeps & (receiver != NOBODY) & ~may_have(group, receiver)
     taken = _among(group, outlook.taken)
-    stays = (unfit | taken) & ~told
+    stays = taken & ~told
     candidates &= ~stays
     leaving, cold = _leaving_and_cold(context, candidates, receiver)
     now = np.where(cold | stays, group.owner, target).astype(np.int32)  # what this round can reach
@@ -196,7 +195,6 @@ def stage_round(
         keeps=keeps | leaving,
         wanted=group.owner == target,
         told=told,
-        unfit=unfit,
         taken=taken,
         cold=cold,
         turn=moves.chosen | leaving,
@@ -227,7 +225,7 @@ def stage_round(
     stops = actions.are(ResourceAction.STOP) & (keeps | leaving)
     # An exchange is promised while the receiver warms up, too.
     is_promised = (promised != NOBODY) & ((plan.assigned == NOBODY) | cold)
-    is_promised = (is_promised | stops) & may_have(group, receiver)
+    is_promised = (is_promised | stops) & (receiver != NOBODY)
     state = attrs.evolve(
         state,
         pairs=_with_taken(group, outlook, state.pairs, moves.chosen) if pending else state.pairs,

@@ -320,7 +320,6 @@ RESOURCE_ACTIONS: Final = DecisionTable(
         "keeps": "it has a rightful owner that subscribes to it or hands over, and it exists",
         "wanted": "the target is that owner",
         "told": "an earlier round told its owner to stop it",
-        "unfit": "its receiver declines it",
         "taken": "it was taken from this owner before, and meanwhile no member has joined or left, "
         "and the group has not changed permanently",
         "cold": "it would move in this round or later, and its receiver must warm up first",
@@ -346,11 +345,6 @@ RESOURCE_ACTIONS: Final = DecisionTable(
             ("claimed", "told"),
             ResourceAction.STOP,
             "It is told once more, and only to its member.",
-        ),
-        Row(
-            ("claimed", "unfit"),
-            ResourceAction.KEEP,
-            "No owner stops a resource for a member that cannot start it.",
         ),
         Row(
             ("claimed", "taken"),

@@ -1,6 +1,7 @@
 """Check that committed offsets never decrease.
 
-The only exception is a late commit from the former life of a member that kept its identity.
+The only exception is a late commit: from the former life of a member that kept its identity, or on
+a connection that was held up for longer than a lease.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from coopgroup.telemetry import Envelope, FaultInjected, OffsetsCommitted
 def check_commits(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
     """Yield commits that the group coordinator accepted although the offset decreased.
 
-    A member that keeps its identity is not fenced from the requests of its former life. Such a
-    late commit may lower the offsets of this member, but not those of another member.
+    A member that keeps its identity is not fenced from the requests of its former life, and no
+    member is fenced from a commit of its own generation. Such a late commit may lower the offsets
+    of this member, but not those of another member.
     """
     newest: dict[Resource, tuple[int, str]] = {}
     for number, envelope in enumerate(telemetry):

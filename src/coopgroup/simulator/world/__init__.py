@@ -138,8 +138,9 @@ class World:
 
 
 def late_commit_of(member_id: str) -> str:
-    """Return the telemetry text for a commit that arrives after the end of its process.
+    """Return the telemetry text for a late commit from which no rule of Kafka protects.
 
-    It is written only for members with a kept identity, right before the commit is served.
+    It is written right before the commit is served: from the former life of a kept identity, or if
+    its connection alone was held up for longer than a lease.
     """
-    return f"a commit of {member_id} arrives after the end of its process"
+    return f"a commit of {member_id} arrives late"

@@ -81,6 +81,7 @@ class Call:
         is_timed: whether the queue contains this deadline. Only calls that have to wait need it,
             because nearly all calls are answered long before.
         refused_with: error code of a refusal without a look at the request, or None.
+        is_late: whether its process has given up on it, and it may still arrive.
     """
 
     process: Client
@@ -92,4 +93,10 @@ class Call:
     answer_delay_ms: int = 0
     refused_with: int | None = None
     is_replied: bool = False
+    is_late: bool = False
     is_over: bool = False
+
+    @property
+    def sent_ms(self) -> int:
+        """When it was sent."""
+        return self.due_ms - self.send.timeout_ms

@@ -6,7 +6,8 @@
 - A cut is not a loss, because TCP sends again: requests arrive after the cut, unless their timeout
   has expired. A single connection can be held up in the same way.
 - If a call times out on a commit lane, the lane is given up. The next call takes a new connection.
-  An OffsetCommit on the old connection continues, and may arrive after later requests.
+  OffsetCommits on the old connection continue, the one that timed out included. They may arrive
+  after later requests, and the coordinator accepts them while their generation is the current one.
 - Requests that a process sent before it died still arrive, because its kernel delivers them.
 - Every `Send` of a living session is answered exactly once.
 
@@ -209,7 +210,11 @@ class Network:
             del self._lanes[lane]
             held = call.process.name, call.send.lane
             call.connection.held_until_ms = self._held_up_until_ms.pop(held, 0)
-        self.fail(call)
+        if isinstance(call.send.request, OffsetCommitRequest) and not call.is_replied:
+            call.is_late = True
+            self._tell_failed(call)
+        else:
+            self.fail(call)
         if is_current:
             self._give_up(call.process, call.connection)
 
@@ -246,6 +251,8 @@ class Network:
         connection.serving = call
         if not call.process.alive:
             self._tell_of_former_life(call)
+        elif call.is_late:
+            self._tell_of_held_commit(call)
         if call.refused_with is not None:
             self.reply(call, refusal(call.send.request, call.refused_with))
         else:
@@ -259,9 +266,26 @@ class Network:
         if isinstance(request, OffsetCommitRequest) and call.process.config.keeps_identity:
             self.world.fault(late_commit_of(request.member_id))
 
+    def _tell_of_held_commit(self, call: Call) -> None:
+        """Record a commit whose connection alone was held up for longer than a lease.
+
+        No member is safe from it: heartbeats on the other connection keep its generation alive. If
+        the process was cut off, its lease has ended meanwhile.
+        """
+        request, config = call.send.request, call.process.config
+        lease_ms = config.session_timeout_ms + config.heartbeat_interval_ms
+        ends_ms = call.sent_ms + lease_ms
+        cut_until_ms = self._cut_until_ms.get(call.process.name, 0)
+        is_alone = cut_until_ms < ends_ms <= self.world.now_ms
+        if isinstance(request, OffsetCommitRequest) and is_alone:
+            self.world.fault(late_commit_of(request.member_id))
+
     def reply(self, call: Call, answer: Answer) -> None:
         """Deliver an answer to its process."""
         if call.is_over:
+            return
+        if call.is_late:
+            self._finish(call)
             return
         call.is_replied = True
         arrives_ms = self.world.now_ms + self._delay() + call.answer_delay_ms
@@ -292,7 +316,8 @@ class Network:
         if call.is_over:
             return
         self._finish(call)
-        self._tell_failed(call)
+        if not call.is_late:
+            self._tell_failed(call)
 
     def _tell_failed(self, call: Call) -> None:
         if not call.process.alive:

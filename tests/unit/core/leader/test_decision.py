@@ -8,7 +8,6 @@ import pytest
 from attrs import frozen
 
 from coopgroup.assignors import Assignor, Placement, StickyAssignor
-from coopgroup.core.assignors.declining import Passing
 from coopgroup.core.leader import (
     Lags,
     RoundDecision,
@@ -460,7 +459,7 @@ def test_decide_round_when_all_members_decline_a_bundle_is_refused_and_says_why(
             for name in "ab"
         ],
         metadata=TopicMetadata(resources=both),
-        assignor=Passing(StickyAssignor()),
+        assignor=StickyAssignor(),
         policy=SimplePolicy(warmup=Warmup(co_partition=[("orders", "payments")])),
     )
     told = [one.violations for one in decided.records if isinstance(one, RoundRefused)]

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from coopgroup.assignors import GroupMember, PlacementAssignor, StickyAssignor
-from coopgroup.core.assignors.declining import Passing
 from coopgroup.core.leader import decide_round
 from coopgroup.core.model import EMPTY, GroupSnapshot, MemberClaim, resolve_claims
 from coopgroup.core.model.lags import NO_LAGS
@@ -142,7 +141,7 @@ def test_idle_member_does_not_count_as_an_owner_that_returns() -> None:
 
 def test_owner_that_is_back_does_not_get_what_it_declines() -> None:
     """It missed its assignment. Then its application declined, and no further round would come."""
-    group = WarmGroup(policy=DEFERRED, assignor=Passing(StickyAssignor()))
+    group = WarmGroup(policy=DEFERRED, assignor=StickyAssignor())
     group.add("a", warm=None)
     group.add("b", warm=None)
     group.settle()
@@ -197,7 +196,7 @@ def test_plan_with_an_unknown_member_is_refused_whatever_is_declined(
     decision = decide_round(
         resolve_claims(claims, partitions(0, 1, 2)),
         NO_LAGS,
-        assignor=Passing(StickyAssignor()),
+        assignor=StickyAssignor(),
         policy=_Misnumbering(number),
         context=RoundContext(leader_id="a", generation=0, now_ms=0, state=None),
     )

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from coopgroup.assignors import LagAwareAssignor, PlacementAssignor, RangeAssignor, StickyAssignor
-from coopgroup.core.assignors.declining import Passing
 from coopgroup.core.assignors.placement import ResourceToPlace
 from coopgroup.core.model.choices import MemberChoices, choices_of
 from coopgroup.core.model.group import GroupMember
@@ -71,11 +70,6 @@ def test_names_of_a_users_classes_are_those_of_the_classes() -> None:
     told = choices_of(Mine(), Rooms())
     assert (told.policy, told.assignor) == ("Mine", "Rooms")
     assert told.assignor_digest is None
-
-
-def test_assignor_that_passes_declined_resources_on_tells_the_applications() -> None:
-    for assignor in (LagAwareAssignor(scope="group"), Own(option=1), Rooms()):
-        assert choices_of(SimplePolicy(), Passing(assignor)) == choices_of(SimplePolicy(), assignor)
 
 
 @pytest.mark.parametrize(

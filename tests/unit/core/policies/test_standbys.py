@@ -3,7 +3,6 @@
 import pytest
 
 from coopgroup.assignors import GroupMember, PlacementAssignor, ResourceToPlace, StickyAssignor
-from coopgroup.core.assignors.declining import Passing
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.policies.policy import Policy
 from coopgroup.policies import DeferredPolicy, SimplePolicy, Warmup
@@ -105,7 +104,7 @@ class Tagged(PlacementAssignor):
 def tagged_group(standbys: int = 1) -> WarmGroup:
     """Return a group whose member b fits resource 0 only, and whose member d has no places."""
     policy = SimplePolicy(warmup=Warmup(standbys=standbys, max_concurrent=9, per_member=9))
-    group = WarmGroup(existing=partitions(0, 1), policy=policy, assignor=Passing(Tagged()))
+    group = WarmGroup(existing=partitions(0, 1), policy=policy, assignor=Tagged())
     for name, owned, tags, places in (
         ("a", (0, 1), ["big"], 9),
         ("b", (), [], 1),
@@ -127,7 +126,7 @@ def test_standby_is_only_where_the_resource_fits() -> None:
 def test_member_that_declines_a_start_is_no_standby() -> None:
     """It would not start the resource that it is warm for."""
     policy = SimplePolicy(warmup=Warmup(standbys=1))
-    group = WarmGroup(existing=partitions(0), policy=policy, assignor=Passing(StickyAssignor()))
+    group = WarmGroup(existing=partitions(0), policy=policy, assignor=StickyAssignor())
     group.add("a", 0)
     group.add("b", warm=[0])
     group.add("c")
@@ -140,7 +139,7 @@ def test_member_that_declines_a_start_is_no_standby() -> None:
 
 def test_free_resource_does_not_go_to_a_warm_member_that_declines_its_start() -> None:
     policy = SimplePolicy(warmup=Warmup(standbys=1))
-    group = WarmGroup(existing=partitions(0), policy=policy, assignor=Passing(StickyAssignor()))
+    group = WarmGroup(existing=partitions(0), policy=policy, assignor=StickyAssignor())
     group.add("b", warm=[0]).declined = partitions(0)
     group.add("c")
     group.round()
@@ -149,7 +148,7 @@ def test_free_resource_does_not_go_to_a_warm_member_that_declines_its_start() ->
 
 def test_declined_warm_up_does_not_forbid_the_start() -> None:
     policy = SimplePolicy(warmup=Warmup(standbys=1))
-    group = WarmGroup(existing=partitions(0), policy=policy, assignor=Passing(StickyAssignor()))
+    group = WarmGroup(existing=partitions(0), policy=policy, assignor=StickyAssignor())
     group.add("b").declined_warmups = partitions(0)
     group.round()
     assert group.owned() == {"b": [0]}

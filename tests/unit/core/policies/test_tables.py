@@ -39,7 +39,7 @@ NEITHER = {"joined": False, "waits": False}
 IDLE = {"busy": False, "runs": False, "wanted": True}
 RUNS = {"busy": False, "runs": True, "stale": False}
 STAYS = {"claimed": True, "keeps": True, "wanted": False, "told": False}
-MOVES = STAYS | {"unfit": False, "taken": False}
+MOVES = STAYS | {"taken": False}
 # An action, and the facts that lead to it whatever else holds.
 RULES: dict[str, list[tuple[Enum, dict[str, bool]]]] = {
     "causes": [
@@ -84,7 +84,6 @@ RULES: dict[str, list[tuple[Enum, dict[str, bool]]]] = {
         (ResourceAction.STOP, {"claimed": True, "keeps": False}),
         (ResourceAction.KEEP, {"claimed": True, "keeps": True, "wanted": True}),
         (ResourceAction.STOP, STAYS | {"told": True}),
-        (ResourceAction.KEEP, STAYS | {"unfit": True}),
         (ResourceAction.KEEP, STAYS | {"taken": True}),
         (ResourceAction.WARM, MOVES | {"cold": True}),
         (ResourceAction.STOP, MOVES | {"cold": False, "turn": True}),

@@ -1,5 +1,7 @@
 """Connections: order, one request at a time, and lost, cut or refused requests."""
 
+from collections import defaultdict
+
 import pytest
 
 from coopgroup.core.member.effects import Lane
@@ -54,6 +56,29 @@ def test_requests_of_a_dead_process_still_arrive(identity: Identity) -> None:
             backward += offset < newest.get(resource, 0)
             newest[resource] = offset
     assert (backward > 0) == keeps
+    assert list(check_instants(group.world.telemetry, stop_max_ms=REBALANCE_MS)) == []
+
+
+@pytest.mark.parametrize("beyond_lease", [False, True])
+def test_commit_that_timed_out_arrives_after_a_newer_one(beyond_lease: bool) -> None:
+    """A member waits for a lease before its next commit. No member is safe from a later one."""
+    group = quiet_group()
+    process = group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    config = process.config
+    lease_ms = config.session_timeout_ms + config.heartbeat_interval_ms
+    late_ms = 2 * lease_ms if beyond_lease else lease_ms - 50
+    commit = Upset(request=OffsetCommitRequest, mishap=Mishap.DELAYED, delay_ms=late_ms)
+    group.network.upset(commit)
+    group.run(4 * lease_ms)
+    assert not group.network.upsets
+    offsets: dict[object, list[int]] = defaultdict(list)
+    for _, record in reports(group.world.telemetry, OffsetsCommitted):
+        for resource, offset in zip(record.resources, record.offsets, strict=True):
+            offsets[resource].append(offset)
+    assert any(one != sorted(one) for one in offsets.values()) is beyond_lease
+    said = FaultInjected(description=late_commit_of(process.session.member.member_id))
+    assert (said in [one.record for one in group.world.telemetry]) is beyond_lease
     assert list(check_instants(group.world.telemetry, stop_max_ms=REBALANCE_MS)) == []
 
 

@@ -15,10 +15,13 @@ from coopgroup.assignors import (
     PlacementAssignor,
     ResourceToPlace,
 )
-from coopgroup.core.assignors.declining import Passing
+from coopgroup.core.leader import NO_LAGS
+from coopgroup.core.leader.decision import decide_round
+from coopgroup.core.leader.declines import passed_on
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.pairs import refusals
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
+from coopgroup.policies import RoundContext, SimplePolicy
 from tests.support.groups import claim, group_of, indices_of_t, no_lags
 
 
@@ -53,10 +56,13 @@ def group(*, b_owns: bool = False, c_declines: bool = True) -> GroupSnapshot:
 def placed(
     assignor: Assignor, given: GroupSnapshot
 ) -> tuple[list[int], dict[tuple[str, int], str]]:
-    answer = Passing(assignor).assign(given, no_lags(given))
+    answer, reasons = assignor.assign(given, no_lags(given)), dict[tuple[str, int], str]()
     if isinstance(answer, Placement):
-        return answer.target.tolist(), {(*one,): why for one, why in answer.no_room.items()}
-    return answer.tolist(), {}
+        reasons |= {(*one,): why for one, why in answer.no_room.items()}
+        answer = answer.target
+    limits = getattr(assignor, "has_limits", False)
+    target, declined = passed_on(given, answer, has_limits=limits)
+    return target.tolist(), reasons | declined
 
 
 def test_declined_resources_go_to_those_with_the_fewest() -> None:
@@ -117,8 +123,12 @@ def test_declined_resource_of_an_assignor_with_limits_has_no_room() -> None:
 
 
 @pytest.mark.parametrize("member", [-2, 3])
-def test_target_that_names_no_member_is_left_to_the_check(member: int) -> None:
-    assert placed(Fixed(member), group()) == ([member] * 4, {})
+def test_target_that_names_no_member_is_refused_whatever_is_declined(member: int) -> None:
+    context = RoundContext(leader_id="a", generation=0, now_ms=0, state=None)
+    decision = decide_round(
+        group(), NO_LAGS, assignor=Fixed(member), policy=SimplePolicy(), context=context
+    )
+    assert decision.refused
 
 
 @pytest.mark.parametrize("assignor", [Fixed(1), PlacementAssignor()])
@@ -148,10 +158,3 @@ def test_declined_warm_up_forbids_nothing() -> None:
     every = ResourceSet({"T": range(2)})
     given = group_of({"T": range(2)}, claim("a", {}, declined_warmups=every, warm=EMPTY))
     assert not refusals(given).size
-
-
-def test_it_shows_the_attributes_of_the_chosen_assignor() -> None:
-    for chosen in (Fixed(0), PlacementAssignor()):
-        passing = Passing(chosen)
-        assert (passing.name, passing.needs_lags) == (chosen.name, chosen.needs_lags)
-        assert passing.has_limits is isinstance(chosen, PlacementAssignor)
