@@ -5,10 +5,13 @@ from pathlib import Path
 import attrs
 import pytest
 
-from coopgroup.simulator.scenario import Identity
+from coopgroup.simulator.scenario import LEADER, Identity
+from coopgroup.simulator.world.network import Mishap
+from coopgroup.telemetry import AssignmentReceived
 from tests.support.exhaust import main, ordered
 from tests.support.mutants import MUTANTS, broken
 from tests.swarm.checkers.faults import check_faults
+from tests.swarm.consumers import CONSUMER
 from tests.swarm.coverage import covering, impossible_pairs, possible
 from tests.swarm.exhaust import Wanted, exhaust, failure_of, single_faults
 from tests.swarm.faults import without_faults
@@ -19,6 +22,7 @@ from tests.swarm.run_files import read_run, run_to_toml
 from tests.swarm.runs import ActKind
 
 JOINS = Cell("joins", "none", "deferred")
+OF_KIP848 = Cell("joins", "none", CONSUMER)
 
 
 @pytest.mark.timeout(120)
@@ -29,14 +33,46 @@ def test_history_without_a_fault_ends_at_rest(history: str) -> None:
         assert play(cell.run()).violations == (), str(cell)
 
 
+@pytest.mark.parametrize("identity", Identity)
+def test_member_that_returns_with_other_topics_gets_them(identity: Identity) -> None:
+    """A static member's seat has its old subscription until its join (KAFKA-20434)."""
+    played = play(Cell("returns with other topics", identity.value, CONSUMER).run())
+    gained = {
+        name
+        for envelope in played.telemetry
+        if envelope.client == "p2" and isinstance(envelope.record, AssignmentReceived)
+        for name in envelope.record.gained.names
+    }
+    assert gained == {"T", "U"}
+
+
 @pytest.mark.timeout(120)
-def test_no_lost_request_costs_a_joining_group_anything() -> None:
+@pytest.mark.parametrize(("cell", "least"), [(JOINS, 21), (OF_KIP848, 19)])
+def test_no_lost_request_costs_a_joining_group_anything(cell: Cell, least: int) -> None:
     with covering() as reached:
-        tally = exhaust(JOINS, wanted=Wanted(names=frozenset({"REQUEST_LOST"})))
-    assert tally.runs > 20
+        tally = exhaust(cell, wanted=Wanted(names=frozenset({"REQUEST_LOST"})))
+    assert tally.runs >= least
     assert tally.failures == []
     assert reached <= possible()
     assert not reached & impossible_pairs()
+
+
+@pytest.mark.parametrize(
+    "cell", [OF_KIP848, Cell("both protocols", "none", CONSUMER), Cell("kip-848", "none", "simple")]
+)
+def test_each_message_of_either_protocol_meets_each_fault(cell: Cell) -> None:
+    """A heartbeat of KIP-848 has another name in Kafka than here."""
+    met: dict[str, set[str]] = {}
+    for run, _ in single_faults(cell):
+        fault = next(act for act in run.acts if act.is_fault)
+        met.setdefault(fault.request, set()).add(fault.mishap)
+    del met[""]
+    assert "ConsumerBeat" in met
+    assert set(map(len, met.values())) == {len(Mishap)}
+
+
+def test_broker_that_assigns_has_no_leader_to_end() -> None:
+    assert not any(act.process == LEADER for run, _ in single_faults(OF_KIP848) for act in run.acts)
 
 
 def test_bug_that_a_lost_sync_shows_is_found() -> None:
@@ -67,6 +103,21 @@ def test_loss_that_no_fault_explains_is_an_objection() -> None:
     shorter = attrs.evolve(run, acts=acts)
     assert [*check_faults(run, telemetry, usual)] == []
     found = [*check_faults(shorter, telemetry, usual)]
+    assert any("loses its membership" in one.message for one in found)
+
+
+def test_loss_of_a_member_of_kip848_that_no_fault_explains_is_an_objection() -> None:
+    run, usual = next(
+        (run, usual)
+        for run, usual in single_faults(OF_KIP848)
+        if any(
+            (act.kind, act.process, act.for_ms) == (ActKind.PAUSE, "p2", 900) for act in run.acts
+        )
+    )
+    telemetry = play(run, usual=usual).telemetry
+    acts = tuple(attrs.evolve(act, for_ms=300 if act.is_fault else act.for_ms) for act in run.acts)
+    assert [*check_faults(run, telemetry, usual)] == []
+    found = [*check_faults(attrs.evolve(run, acts=acts), telemetry, usual)]
     assert any("loses its membership" in one.message for one in found)
 
 

@@ -11,16 +11,19 @@ A rule counts as reached if a plan had a case that the rule is about.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
 
 import numpy as np
 import pytest
 
 from coopgroup.core.leader import answer, decision
-from coopgroup.core.member import commits, machine, refusals
+from coopgroup.core.member import GroupProtocol, commits, machine, refusals
+from coopgroup.core.member.consumer import answers as consumer_answers
+from coopgroup.core.member.consumer import machine as consumer_machine
+from coopgroup.core.member.consumer.transitions import MOVES
 from coopgroup.core.member.error_actions import RequestKind, action_for
 from coopgroup.core.member.events import Event
-from coopgroup.core.member.transitions import TRANSITIONS, MemberState
+from coopgroup.core.member.transitions import TRANSITIONS, MemberState, Moves, Trigger
 from coopgroup.core.member.turn import Turn
 from coopgroup.core.policies import tables
 from coopgroup.core.policies.safety import violations
@@ -72,10 +75,16 @@ SAFETY: Final[Mapping[str, Callable[[GroupSnapshot, RoundPlan], bool]]] = {
     "a warm-up": lambda _, plan: plan.warmup_members.size > 0,
 }
 
+_MOVES: Final[Mapping[GroupProtocol, Moves]] = {
+    GroupProtocol.CLASSIC: TRANSITIONS,
+    GroupProtocol.CONSUMER: MOVES,
+}
+
 # Pairs of a state and an event that no run can have, with the reason.
 _S: Final = MemberState
 _ALL: Final = frozenset(MemberState)
-IMPOSSIBLE: Final[tuple[tuple[frozenset[MemberState], tuple[str, ...], str], ...]] = (
+_Impossible: TypeAlias = tuple[tuple[frozenset[MemberState], tuple[str, ...], str], ...]
+IMPOSSIBLE: Final[_Impossible] = (
     (_ALL, ("CatalogueSeen",), "only groups of named resources have a catalogue"),
     (_ALL, ("BellRang",), "histories have no bell"),
     (_ALL, ("WarmupFailed",), "no warm-up fails by itself in a history"),
@@ -124,19 +133,53 @@ IMPOSSIBLE: Final[tuple[tuple[frozenset[MemberState], tuple[str, ...], str], ...
 )
 """States in which events never occur, and why."""
 
+IMPOSSIBLE_OF_KIP848: Final[_Impossible] = (
+    *(row for row in IMPOSSIBLE if row[1] != ("BellRang",)),
+    (
+        _ALL,
+        (
+            "RejoinRequested",
+            "RoundDecided",
+            "StartsDeclined",
+            "WarmSetDeclared",
+            "WarmedUp",
+        ),
+        "the broker assigns: nothing concerns a leader, and nothing warms up",
+    ),
+    (_ALL, ("SessionTimeoutFound",), "a simulated member has the timeout of its broker"),
+)
+"""States of a member of KIP-848 in which events never occur, and why."""
+
+_IMPOSSIBLE_OF: Final[Mapping[GroupProtocol, _Impossible]] = {
+    GroupProtocol.CLASSIC: IMPOSSIBLE,
+    GroupProtocol.CONSUMER: IMPOSSIBLE_OF_KIP848,
+}
+
 IMPOSSIBLE_MOVES: Final[Mapping[str, str]] = {
-    "joining, give up all": "no member of a history offers an eager protocol",
-    "stable, give up all": "no member of a history is eager",
-    "unsubscribed, leave": "a process that has left the group ends at once",
-    "failed, leave": "a process that failed is killed",
-    "failed, loss handled": "an application answers only a member that waits",
+    ": joining, give up all": "no member of a history offers an eager protocol",
+    ": stable, give up all": "no member of a history is eager",
+    ": unsubscribed, leave": "a process that has left the group ends at once",
+    ": failed, leave": "a process that failed is killed",
+    ": failed, loss handled": "an application answers only a member that waits",
+    " of KIP-848: unsubscribed, leave": "a process that has left the group ends at once",
+    " of KIP-848: failed, leave": "a process that failed is killed",
+    " of KIP-848: failed, loss handled": "an application answers only a member that waits",
 }
 """Moves that never occur, and why."""
 
 
-def pair(state: MemberState, event: str) -> str:
+def pair(state: MemberState, event: str, protocol: GroupProtocol = GroupProtocol.CLASSIC) -> str:
     """Return the name of a pair of a state and an event."""
-    return f"event: {state.value}, {event}"
+    return f"event{_of(protocol)}: {state.value}, {event}"
+
+
+def _transition(state: MemberState, trigger: Trigger, protocol: GroupProtocol) -> str:
+    return f"transition{_of(protocol)}: {state.value}, {trigger.value}"
+
+
+def _of(protocol: GroupProtocol) -> str:
+    """Return what tells apart the names of the two machines."""
+    return " of KIP-848" if protocol is GroupProtocol.CONSUMER else ""
 
 
 def _error(kind: RequestKind, code: int) -> str:
@@ -146,20 +189,32 @@ def _error(kind: RequestKind, code: int) -> str:
 
 def possible() -> set[str]:
     """Return all that can be reached, by name."""
-    rows = {f"transition: {s.value}, {t.value}" for s, row in TRANSITIONS.items() for t in row}
-    for kind in set(RequestKind) - {RequestKind.CONSUMER_BEAT}:  # all histories are classic
+    rows = {
+        _transition(state, trigger, protocol)
+        for protocol, moves in _MOVES.items()
+        for state, row in moves.items()
+        for trigger in row
+    }
+    for kind in RequestKind:
         rows |= {_error(kind, code) for code in codes_of(kind, every=True)}
     for name in TABLES:
         rows |= {f"{name}: {number}" for number in range(len(getattr(tables, name).rows))}
     rows |= {f"claim: {kind}" for kind in CLAIMS} | {f"safety: {case}" for case in SAFETY}
     events = [event.__name__ for event in get_args(Event)]
-    return (rows | {pair(s, e) for s in MemberState for e in events}) - impossible_pairs()
+    rows |= {pair(s, e, of) for of, moves in _MOVES.items() for s in moves for e in events}
+    return rows - impossible_pairs()
 
 
 def impossible_pairs() -> set[str]:
     """Return the pairs of a state and an event, and the moves, that no run can have."""
-    pairs = {pair(s, event) for states, events, _ in IMPOSSIBLE for event in events for s in states}
-    return pairs | {f"transition: {move}" for move in IMPOSSIBLE_MOVES}
+    pairs = {
+        pair(s, event, protocol)
+        for protocol, rows in _IMPOSSIBLE_OF.items()
+        for states, events, _ in rows
+        for event in events
+        for s in states
+    }
+    return pairs | {f"transition{move}" for move in IMPOSSIBLE_MOVES}
 
 
 @contextmanager
@@ -167,17 +222,14 @@ def covering() -> Iterator[set[str]]:
     """Note what is reached meanwhile."""
     reached: set[str] = set()
     with pytest.MonkeyPatch.context() as patch:
-        move, take = Turn.move, machine._take  # noqa: SLF001
+        move = Turn.move
         resolve = vars(answer)["resolve_claims"]
         decide, decide_each = DecisionTable.decide, DecisionTable.decide_each
 
         def moved(turn: Turn, trigger: Any, cause: str) -> None:  # noqa: ANN401 - passed on
-            reached.add(f"transition: {turn.member.state.value}, {trigger.value}")
+            member = turn.member
+            reached.add(_transition(member.state, trigger, member.config.protocol))
             move(turn, trigger, cause)
-
-        def taken(turn: Turn, event: Any) -> None:  # noqa: ANN401 - passed on
-            reached.add(pair(turn.member.state, type(event).__name__))
-            take(turn, event)
 
         def acted(kind: RequestKind, code: int) -> Any:  # noqa: ANN401 - passed on
             if code:
@@ -209,14 +261,29 @@ def covering() -> Iterator[set[str]]:
             return decide_each(table, **facts)
 
         patch.setattr(Turn, "move", moved)
-        patch.setattr(machine, "_take", taken)
+        for one in (machine, consumer_machine):
+            patch.setattr(one, "_take", _noting(reached, one._take))  # noqa: SLF001
         patch.setattr(refusals, "action_for", acted)
+        patch.setattr(consumer_answers, "action_for", acted)
         patch.setattr(commits, "action_for", acted)
         patch.setattr(answer, "resolve_claims", resolved)
         patch.setattr(decision, "violations", checked)
         patch.setattr(DecisionTable, "decide", decided)
         patch.setattr(DecisionTable, "decide_each", decided_each)
         yield reached
+
+
+def _noting(
+    reached: set[str], take: Callable[[Turn, Event], None]
+) -> Callable[[Turn, Event], None]:
+    """Return a function that takes an event, and notes it with the state of its member."""
+
+    def taken(turn: Turn, event: Event) -> None:
+        member = turn.member
+        reached.add(pair(member.state, type(event).__name__, member.config.protocol))
+        take(turn, event)
+
+    return taken
 
 
 def _rows_of_each(table: Any, facts: Any, known: set[str]) -> Iterator[str]:  # noqa: ANN401 - any table

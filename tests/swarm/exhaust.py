@@ -19,6 +19,7 @@ from attrs import define, field, frozen
 from coopgroup.simulator.host.process import Process
 from coopgroup.simulator.scenario import Identity
 from tests.swarm.checkers.faults import Usual
+from tests.swarm.consumers import has_leaders, is_of_kip848
 from tests.swarm.faults import Message, of_message, of_moment, with_fault
 from tests.swarm.memo import Memo
 from tests.swarm.play import play
@@ -172,7 +173,10 @@ def _with_each_fault(
         for message in same:
             # registered a moment before the message is sent
             faults += [(at_ms - 1, one) for one in of_message(message, wanted.every_code)]
-        deeds = of_moment([one.process for one in same], cell.identity == Identity.NONE)
+        with_leaves = cell.identity == Identity.NONE
+        with_leader = not is_of_kip848(run) or has_leaders(run)
+        names_now = [one.process for one in same]
+        deeds = of_moment(names_now, with_leaves, with_leader=with_leader)
         faults += [(at_ms, one) for one in deeds]
         names = wanted.names
         yield [

@@ -31,6 +31,8 @@ _LATE_MS: Final[Mapping[RequestKind, tuple[int, ...]]] = {
     # less and more than the session and the rebalance time-out (1,500)
     RequestKind.JOIN_GROUP: (_SHORT_MS, 700, 1_700),
     RequestKind.SYNC_GROUP: (_SHORT_MS, 700, 1_700),
+    # less and more than its time-out (200), the session, and the time to stop (1,500)
+    RequestKind.CONSUMER_BEAT: (_SHORT_MS, 350, 700, 1_700),
 }
 _STILL_MS: Final = (300, 900)  # less and more than the session
 _SOON_MS: Final = 50
@@ -44,6 +46,16 @@ _OF_TRANSPORT: Final = {
 }
 # The first step of a membership, and no fault: a join that has an id is never asked to take one.
 _NO_FAULTS: Final = {(RequestKind.JOIN_GROUP, ErrorCode.MEMBER_ID_REQUIRED)}
+
+
+_KINDS: Final = {kind.value: kind for kind in RequestKind} | {
+    "ConsumerBeat": RequestKind.CONSUMER_BEAT  # Kafka has a longer name for it
+}
+
+
+def kind_of(request: str) -> RequestKind:
+    """Return the kind of a request, by the name that acts have for it."""
+    return _KINDS[request]
 
 
 @frozen(order=True)
@@ -70,7 +82,7 @@ def of_message(message: Message, every_code: bool) -> Iterator[Act]:
     upset = Act(kind=ActKind.UPSET, process=message.process, request=message.request, is_fault=True)
     yield attrs.evolve(upset, mishap=Mishap.REQUEST_LOST.name)
     yield attrs.evolve(upset, mishap=Mishap.ANSWER_LOST.name)
-    kind = RequestKind(message.request)
+    kind = kind_of(message.request)
     for for_ms in _LATE_MS[kind]:
         yield attrs.evolve(upset, mishap=Mishap.DELAYED.name, for_ms=for_ms)
         yield attrs.evolve(upset, mishap=Mishap.ANSWER_DELAYED.name, for_ms=for_ms)
@@ -78,12 +90,15 @@ def of_message(message: Message, every_code: bool) -> Iterator[Act]:
         yield attrs.evolve(upset, mishap=Mishap.REFUSED.name, number=int(code))
 
 
-def of_moment(processes: Iterable[str], with_leaves: bool) -> Iterator[Act]:
+def of_moment(
+    processes: Iterable[str], with_leaves: bool, *, with_leader: bool = True
+) -> Iterator[Act]:
     """Yield the deeds of the world right after some processes sent a message.
 
     Args:
         processes: their names.
         with_leaves: whether supervisors leave for crashed processes; none does for an identity.
+        with_leader: whether a member leads the group.
     """
     for process in sorted(set(processes)):
         act = Act(kind=ActKind.CRASH, process=process, is_fault=True)
@@ -101,8 +116,9 @@ def of_moment(processes: Iterable[str], with_leaves: bool) -> Iterator[Act]:
     for down_ms in (0, 200):
         yield Act(kind=ActKind.MOVE, number=3, for_ms=down_ms, is_fault=True)
     yield attrs.evolve(start_of(_CROWD, ("T",)), is_fault=True)
-    yield Act(kind=ActKind.CLOSE, process=LEADER, is_fault=True)
-    yield Act(kind=ActKind.CRASH, process=LEADER, is_fault=True)
+    if with_leader:
+        yield Act(kind=ActKind.CLOSE, process=LEADER, is_fault=True)
+        yield Act(kind=ActKind.CRASH, process=LEADER, is_fault=True)
 
 
 def with_fault(run: SwarmRun, at_ms: int, fault: Act) -> SwarmRun:

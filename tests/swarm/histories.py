@@ -5,8 +5,8 @@
         played = play(run)          # ends at rest, without a violation
 
 A cell is a history with one kind of identity and one policy. Three members share eight partitions,
-until the acts of the history begin at `ACT_MS`. `tests.swarm.exhaust` adds every fault to every
-message from that time on.
+until the acts of the history begin (`Cell.begins_ms`). `tests.swarm.exhaust` adds every fault to
+every message from that time on.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from attrs import field, frozen
 
 from coopgroup.simulator.scenario import LEADER, Choice, Identity
 from tests.swarm.chains import resize_of, start_of
+from tests.swarm.consumers import CLASSIC, CONSUMER
 from tests.swarm.mixed import KIP_848, Client
 from tests.swarm.places import LastingPlaces
 from tests.swarm.runs import TOPICS, Act, ActKind, Faults, SwarmRun
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 ACT_MS: Final = 400
 """Time at which the acts of a history begin; the first members are then at rest."""
+_CONSUMER_ACT_MS: Final = 600  # the first partitions move with heartbeats, not in a round
 _FIRST_MS: Final = 5
 _HEALED_AFTER_MS: Final = 300  # the moves that the acts cause have commits to make
 _COMMIT_MS: Final = 400  # most commits are those of revocations
@@ -54,10 +56,12 @@ POLICIES: Final[Mapping[str, Choice]] = {
             "lag_cooldown_ms": 200,
         },
     ),
+    CONSUMER: Choice(name="simple"),  # of classic members; a member of KIP-848 has no policy
 }
-"""The policies of the cells, by name."""
+"""The policies of the cells, by name; `CONSUMER` for a group in which the broker assigns."""
 
 _PLAIN: Final = ("simple", "deferred", "incremental")
+_BOTH: Final = (*_PLAIN, CONSUMER)
 
 
 @frozen(kw_only=True)
@@ -65,19 +69,21 @@ class History:
     """One thing that happens to a group.
 
     Attributes:
-        acts: from `ACT_MS` on; the first has that time by itself.
+        acts: from `Cell.begins_ms` on; the first has that time by itself.
         policies: names of those that it is played with.
         identities: kinds of identity that it is played with.
         members: number of the first members; with 0 the group begins with the acts.
+        client: of the first members; only with `CONSUMER`.
         faults: fields of `Faults` that differ from those of the other histories.
         assignor: as of a run.
         theirs: as of a run.
     """
 
     acts: tuple[Act, ...]
-    policies: tuple[str, ...] = _PLAIN
+    policies: tuple[str, ...] = _BOTH
     identities: tuple[Identity, ...] = tuple(Identity)
     members: int = 3
+    client: str = ""
     faults: Mapping[str, Any] = field(factory=dict)
     assignor: str = "sticky"
     theirs: str = ""
@@ -89,12 +95,21 @@ def _of(kind: ActKind, process: str = "p2", **values: Any) -> Act:  # noqa: ANN4
 
 _SOON_MS: Final = 50
 _LATE_MS: Final = 800  # after the session
+_STEP_MS: Final = 700  # the group rests between two steps
+_DOWN_MS: Final = 100  # a member has stopped, and left
 _T: Final = ("T",)
 _SLOW_STOPS: Final = {"slow": 1.0, "slow_ms_max": 400}
 
 
 def _path_of(assignor: type) -> str:
     return f"{assignor.__module__}:{assignor.__name__}"
+
+
+def _restarts(client: str) -> Iterator[Act]:
+    """Yield the acts of a rolling restart, after which the members have another protocol."""
+    for number in (1, 2, 3):
+        yield _of(ActKind.CLOSE, f"p{number}", after_ms=_STEP_MS)
+        yield _evolve(start_of(f"p{number}", _T), after_ms=_DOWN_MS, client=client)
 
 
 HISTORIES: Final[Mapping[str, History]] = {
@@ -106,9 +121,9 @@ HISTORIES: Final[Mapping[str, History]] = {
     "returns": History(acts=(_of(ActKind.CRASH, for_ms=_SOON_MS),)),
     "returns late": History(acts=(_of(ActKind.CRASH, for_ms=_LATE_MS),)),
     "stalls": History(acts=(_of(ActKind.STALL),)),
-    "leader leaves": History(acts=(_of(ActKind.CLOSE, LEADER),)),
-    "leader crashes": History(acts=(_of(ActKind.CRASH, LEADER),)),
-    "leader returns": History(acts=(_of(ActKind.CRASH, LEADER, for_ms=_SOON_MS),)),
+    "leader leaves": History(acts=(_of(ActKind.CLOSE, LEADER),), policies=_PLAIN),
+    "leader crashes": History(acts=(_of(ActKind.CRASH, LEADER),), policies=_PLAIN),
+    "leader returns": History(acts=(_of(ActKind.CRASH, LEADER, for_ms=_SOON_MS),), policies=_PLAIN),
     "coordinator moves": History(acts=(_of(ActKind.MOVE, "", number=2),)),
     "coordinator dies": History(acts=(_of(ActKind.MOVE, "", number=2, for_ms=200),)),
     "subscribes": History(acts=(resize_of("U", 2), _of(ActKind.SUBSCRIBE, topics=TOPICS))),
@@ -117,7 +132,9 @@ HISTORIES: Final[Mapping[str, History]] = {
     "topic shrinks": History(acts=(resize_of("T", 5),)),
     "topic is made again": History(acts=(resize_of("T", 0), resize_of("T", 8, after_ms=100))),
     "swapped": History(acts=(_of(ActKind.CLOSE), start_of("p4", _T))),
-    "declines": History(acts=(_of(ActKind.DECLINE, topics=_T, number=3, for_ms=300),)),
+    "declines": History(
+        acts=(_of(ActKind.DECLINE, topics=_T, number=3, for_ms=300),), policies=_PLAIN
+    ),
     "warms up": History(acts=(start_of("p4", _T),), policies=("warm",)),
     "hands over": History(acts=(_of(ActKind.HAND_OVER),), policies=("warm",)),
     "gathers": History(
@@ -130,17 +147,21 @@ HISTORIES: Final[Mapping[str, History]] = {
         acts=(start_of("p4", _T),), policies=("deferred",), assignor=_path_of(LastingPlaces)
     ),
     "stops slowly": History(
-        acts=(_of(ActKind.SUBSCRIBE, topics=("U",)),), policies=("simple",), faults=_SLOW_STOPS
+        acts=(_of(ActKind.SUBSCRIBE, topics=("U",)),),
+        policies=("simple", CONSUMER),
+        faults=_SLOW_STOPS,
     ),
     "stalls while it stops": History(
         acts=(
             _of(ActKind.SUBSCRIBE, topics=("U",)),
             _of(ActKind.STALL, after_ms=240),
         ),
-        policies=("simple",),
+        policies=("simple", CONSUMER),
         faults=_SLOW_STOPS,
     ),
-    "joins slowly": History(acts=(start_of("p4", _T),), policies=("simple",), faults=_SLOW_STOPS),
+    "joins slowly": History(
+        acts=(start_of("p4", _T),), policies=("simple", CONSUMER), faults=_SLOW_STOPS
+    ),
     "decides slowly": History(
         acts=(start_of("p4", _T),), policies=("simple",), faults={"lead_ms_max": 400}
     ),
@@ -188,14 +209,18 @@ HISTORIES: Final[Mapping[str, History]] = {
         assignor="lag-aware",
     ),
     "unreadable": History(
-        acts=(_of(ActKind.GARBLE), start_of("p4", _T)), identities=(Identity.NONE,)
+        acts=(_of(ActKind.GARBLE), start_of("p4", _T)),
+        policies=_PLAIN,
+        identities=(Identity.NONE,),
     ),
     "equal claims": History(
         acts=(_of(ActKind.FORGE, "p3", number=0), _of(ActKind.CLOSE, LEADER)),
+        policies=_PLAIN,
         identities=(Identity.NONE,),
     ),
     "old claims": History(
         acts=(_of(ActKind.FORGE, "p3", number=1), _of(ActKind.CLOSE, LEADER)),
+        policies=_PLAIN,
         identities=(Identity.NONE,),
     ),
     "repeats a generation": History(
@@ -206,6 +231,7 @@ HISTORIES: Final[Mapping[str, History]] = {
             _of(ActKind.MOVE, "", number=2),
             _of(ActKind.CRASH, LEADER),
         ),
+        policies=_PLAIN,
         identities=(Identity.NONE,),
     ),
     "kip-848": History(
@@ -216,6 +242,28 @@ HISTORIES: Final[Mapping[str, History]] = {
         policies=("simple", "deferred"),
         theirs=KIP_848,
     ),
+    "returns with other topics": History(
+        acts=(
+            resize_of("U", 2),
+            _of(ActKind.CLOSE, for_ms=_DOWN_MS),
+            _of(ActKind.SUBSCRIBE, topics=TOPICS, after_ms=_SOON_MS),
+        ),
+        policies=(CONSUMER,),
+    ),
+    "joins with a bell": History(
+        acts=(start_of("p4", _T),), policies=(CONSUMER,), faults={"bell_delay_ms_max": 2}
+    ),
+    "both protocols": History(
+        acts=(
+            _evolve(start_of("p4", _T), client=CLASSIC),
+            _of(ActKind.CLOSE, "p4", after_ms=_STEP_MS),
+        ),
+        policies=(CONSUMER,),
+    ),
+    "changes to consumer": History(
+        acts=tuple(_restarts(client="")), policies=(CONSUMER,), client=CLASSIC
+    ),
+    "changes to classic": History(acts=tuple(_restarts(client=CLASSIC)), policies=(CONSUMER,)),
 }
 """The histories, by name."""
 
@@ -237,7 +285,10 @@ class Cell:
         history, identity = HISTORIES[self.history], Identity(self.identity)
         first, *others = history.acts
         acts = [resize_of("T", 8)]
-        acts += [start_of(f"p{n}", _T, after_ms=5) for n in range(1, history.members + 1)]
+        acts += [
+            _evolve(start_of(f"p{n}", _T, after_ms=5), client=history.client)
+            for n in range(1, history.members + 1)
+        ]
         begun_ms = sum(act.after_ms for act in acts)
         acts += [_evolve(first, after_ms=self.begins_ms - begun_ms), *others]
         return SwarmRun(
@@ -258,13 +309,15 @@ class Cell:
                 for act in acts
             ),
             healed_after_ms=_HEALED_AFTER_MS,
-            theirs=history.theirs,
+            theirs=CONSUMER if self.policy == CONSUMER else history.theirs,
         )
 
     @property
     def begins_ms(self) -> int:
         """Time of the first act of the history."""
-        return ACT_MS if HISTORIES[self.history].members else _FIRST_MS
+        if not HISTORIES[self.history].members:
+            return _FIRST_MS
+        return _CONSUMER_ACT_MS if self.policy == CONSUMER else ACT_MS
 
 
 CELLS: Final = tuple(

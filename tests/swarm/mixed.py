@@ -278,6 +278,8 @@ class Guests:
 
     def __attrs_post_init__(self) -> None:
         """Let some brokers make a target only once in a while, as Kafka from 4.3 on."""
+        if not self.theirs:
+            return  # the run has such a broker, or its members know no targets
         group, seed = self.simulation.brokers.coordinator.group, self.simulation.world.seed
         interval_ms = _INTERVALS_MS[seed % len(_INTERVALS_MS)]
         group.settings = attrs.evolve(group.settings, assignment_interval_ms=interval_ms)

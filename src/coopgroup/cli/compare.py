@@ -32,9 +32,12 @@ from coopgroup.cli.simulated import (
     progress_bar,
     repeat_command,
 )
+from coopgroup.errors import ConfigurationError
 from coopgroup.report import write_comparison_page
 from coopgroup.simulator.comparison import Job, Runner, compare
 from coopgroup.simulator.run import Run
+from coopgroup.simulator.scenario import BY_BROKER, Scenario
+from coopgroup.simulator.scenario.checks import check_scenario
 from coopgroup.simulator.scenario.file import read_scenario
 
 __all__ = ["command", "side_by_side"]
@@ -48,8 +51,9 @@ _SEEDS_MAX: Final = 10_000  # all runs stay in memory until the end
 @click.option(
     "--policies",
     metavar="NAME[:KEY=VALUE,...],...",
-    help="Policies to compare; a name alone has the scenario's options.  [default: "
-    "eager,simple,deferred,incremental, and the scenario's own policy if that is another one]",
+    help="Policies to compare; a name alone has the scenario's options. `consumer` lets the broker "
+    "assign (group.protocol=consumer).  [default: eager,simple,deferred,incremental, the "
+    "scenario's own policy if that is another one, and consumer if the scenario allows it]",
 )
 @click.option(
     "--seeds",
@@ -81,8 +85,11 @@ def command(
         "--policies", _POLICIES if policies is None else policies, scenario.policy_named
     )
     own = scenario.group.policy
-    if policies is None and own not in choices.values():
-        choices[str(own)] = own
+    if policies is None:
+        if own not in choices.values():
+            choices[str(own)] = own
+        if _may_be_by_broker(scenario):
+            choices[str(BY_BROKER)] = BY_BROKER
     for label in choices:
         chosen(
             scenario, label, None, option="--policies"
@@ -111,6 +118,15 @@ def command(
         for run in runs
     ]
     return 1 if any(complaints) else 0
+
+
+def _may_be_by_broker(scenario: Scenario) -> bool:
+    """Return whether the scenario needs no leader: no hand-overs, and no named resources."""
+    try:
+        check_scenario(scenario.with_policy(BY_BROKER))
+    except ConfigurationError:
+        return False
+    return True
 
 
 _Begin: TypeAlias = Callable[

@@ -22,7 +22,7 @@ from coopgroup.cli.simulated import (
 from coopgroup.report import write_run_page
 from coopgroup.report.wording import seconds
 from coopgroup.simulator.run import simulate
-from coopgroup.simulator.scenario import Scenario
+from coopgroup.simulator.scenario import BY_BROKER, Scenario
 from coopgroup.simulator.scenario.checks import check_choice, check_scenario
 from coopgroup.simulator.scenario.file import read_scenario
 
@@ -34,7 +34,8 @@ __all__ = ["chosen", "command"]
 @click.option(
     "--policy",
     metavar="NAME[:KEY=VALUE,...]",
-    help="Replaces the scenario's policy; a name alone has the scenario's options.",
+    help="Replaces the scenario's policy; a name alone has the scenario's options. `consumer` lets "
+    "the broker assign (group.protocol=consumer).",
 )
 @click.option(
     "--assignor", metavar="NAME[:KEY=VALUE,...]", help="Replaces the scenario's assignor."
@@ -88,10 +89,12 @@ def chosen(
     Raises:
         ConfigurationError: a name is unknown or an option is wrong.
     """
-    group = scenario.group
     if policy is not None:
-        group = evolve(group, policy=parse_choice(option, policy, scenario.policy_named))
-        check_choice(option, group.policy)
+        choice = parse_choice(option, policy, scenario.policy_named)
+        if choice != BY_BROKER:
+            check_choice(option, choice)
+        scenario = scenario.with_policy(choice)
+    group = scenario.group
     if assignor is not None:
         group = evolve(group, assignor=parse_choice("--assignor", assignor))
         check_choice("--assignor", group.assignor)

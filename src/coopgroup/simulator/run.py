@@ -11,7 +11,7 @@ from attrs import frozen
 from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.assignors.registry import create_assignor
 from coopgroup.core.member import MemberConfig
-from coopgroup.core.policies.built_in import create_policy
+from coopgroup.core.policies.built_in import SimplePolicy, create_policy
 from coopgroup.core.policies.policy import Policy
 from coopgroup.core.telemetry.ledger import LagHistory
 from coopgroup.simulator.checkers import Expectations, check_run
@@ -20,7 +20,7 @@ from coopgroup.simulator.deployment import Deployment
 from coopgroup.simulator.hand_overs import HandOvers
 from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.measures import Measures, measure, window_begin_ms
-from coopgroup.simulator.scenario import Choice, Group, Scenario
+from coopgroup.simulator.scenario import BY_BROKER, Choice, Group, Scenario
 from coopgroup.simulator.simulation import Simulation, broker_settings
 from coopgroup.simulator.transcript import Transcript
 from coopgroup.simulator.world import Violation
@@ -75,7 +75,8 @@ def simulate(
     Args:
         scenario: the scenario.
         policy: replaces the scenario's policy: a policy, a `Choice` of name and options, or a name.
-            A name alone gets the scenario's options for it.
+            A name alone gets the scenario's options for it. `BY_BROKER`, or its name, gives the
+            members the group protocol `consumer` instead.
         assignor: replaces the scenario's assignor, in the same forms.
         seed: seed of all random events, None for 0.
         transcript: whether to write readable lines, which takes time.
@@ -87,11 +88,7 @@ def simulate(
     scenario = _with_choices(scenario, policy, assignor)
     seed = 0 if seed is None else seed
     group = scenario.group
-    when = (
-        create_policy(group.policy.name, group.policy.options)
-        if policy is None or isinstance(policy, Choice | str)
-        else policy
-    )
+    when = _created(group.policy) if policy is None or isinstance(policy, Choice | str) else policy
     where = (
         create_assignor(group.assignor.name, group.assignor.options)
         if assignor is None or isinstance(assignor, Choice | str)
@@ -153,9 +150,9 @@ def _with_choices(
     policy: Policy | Choice | str | None,
     assignor: Assignor | Choice | str | None,
 ) -> Scenario:
-    group = scenario.group
     if policy is not None:
-        group = attrs.evolve(group, policy=_choice_of(policy, scenario.policy_named))
+        scenario = scenario.with_policy(_choice_of(policy, scenario.policy_named))
+    group = scenario.group
     if assignor is not None:
         own = group.assignor
         group = attrs.evolve(
@@ -165,6 +162,13 @@ def _with_choices(
             ),
         )
     return attrs.evolve(scenario, group=group)
+
+
+def _created(choice: Choice) -> Policy:
+    """Return the policy of a choice; no member asks for one where the broker assigns."""
+    if choice == BY_BROKER:
+        return SimplePolicy()
+    return create_policy(choice.name, choice.options)
 
 
 def _choice_of(given: Policy | Assignor | Choice | str, named: Callable[[str], Choice]) -> Choice:

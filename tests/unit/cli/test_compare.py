@@ -60,11 +60,52 @@ def test_compare_adds_the_policy_of_the_scenario_if_a_name_is_another_one(
     assert run(["compare", str(path), "--seeds", "1", "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     own = "simple:warmup.timeout_ms=9000"
-    names = ["eager", "simple", "deferred", "incremental", own]
+    names = ["eager", "simple", "deferred", "incremental", own, "consumer"]
     assert [row["policy"] for row in rows] == names
     assert run(["simulate", str(path), "--json", "--policy", own]) == 0
     again = json.loads(capsys.readouterr().out)
-    assert again["moved"] == rows[-1]["moved"]["median"]
+    assert again["moved"] == rows[-2]["moved"]["median"]
+
+
+def test_compare_has_a_column_for_the_protocol_in_which_the_broker_assigns(
+    file: str, one_process: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["compare", file, "--policies", "simple,consumer", "--seeds", "2", "--json"]) == 0
+    simple, consumer = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (consumer["policy"], consumer["violations"]) == ("consumer", 0)
+    assert consumer["rounds"] == {"median": 0, "min": 0, "max": 0}
+    assert simple["rounds"]["min"] > 0
+    assert consumer["moved"]["min"] >= 2
+    assert run(["simulate", file, "--json", "--policy", "consumer", "--seed", "1"]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    values = consumer["worst_outage_ms"]
+    assert values["min"] <= alone["worst_outage_ms"] <= values["max"]
+    assert run(["compare", file, "--policies", "simple,consumer", "--seeds", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "consumer" in printed.splitlines()[2]
+    assert "Consumer: " in printed
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        ('kind = "crash"\nmember = "leader"', "no member leads"),
+        ('kind = "hand_over"\nmember = "m-1"', "a broker hands nothing over"),
+    ],
+)
+def test_scenario_that_needs_a_leader_is_compared_without_that_column(
+    event: str,
+    message: str,
+    tmp_path: Path,
+    one_process: None,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "led.toml"
+    path.write_text(f"{CRASH}\n[[events]]\nat_ms = 12000\n{event}\n")
+    assert run(["compare", str(path), "--seeds", "1", "--json"]) == 0
+    assert "consumer" not in capsys.readouterr().out
+    assert run(["compare", str(path), "--policies", "consumer"]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
 
 
 def test_compare_with_json_prints_an_object_for_each_policy(

@@ -21,7 +21,7 @@ from coopgroup.kafka.records.decoding import Decoder
 from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.telemetry import ResourcesStopped, StopReason
-from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record, starts
+from tests.unit.kafka.fakes import FakeCoordinator, FakeDriver, FakeLibrdkafka, record, starts
 
 BOTH = ResourceSet({"t": [0, 1]})
 ONE = ResourceSet({"t": [1]})
@@ -35,6 +35,7 @@ class Stage:
 
     librdkafka: FakeLibrdkafka = field(factory=FakeLibrdkafka)
     driver: FakeDriver = field(factory=FakeDriver)
+    coordinator: FakeCoordinator = field(factory=FakeCoordinator)
     written: list[Any] = field(factory=list)
     heard: list[tuple[str, list[int]]] = field(factory=list)
     committed: list[tuple[Any, list[tuple[int, int]]]] = field(factory=list)
@@ -46,7 +47,7 @@ class Stage:
 
     def __attrs_post_init__(self) -> None:
         driver: Any = self.driver
-        self.fetching = Fetching(self.librdkafka, starts())
+        self.fetching = Fetching(self.librdkafka, starts(self.coordinator))
         self.committing = Committing(
             driver=driver,
             store=OffsetStore(self.fetching, automatic=True),

@@ -18,7 +18,13 @@ from coopgroup.telemetry import (
 
 # After these errors a member has left its generation. After any other error it keeps its
 # assignment, or fails.
-_FENCED = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID", "FENCED_MEMBER_EPOCH")
+_FENCED = (
+    "UNKNOWN_MEMBER_ID",
+    "ILLEGAL_GENERATION",
+    "FENCED_INSTANCE_ID",
+    "FENCED_MEMBER_EPOCH",
+    "GROUP_ID_NOT_FOUND",  # the group is classic by now, and does not know the member
+)
 
 
 def check_members(telemetry: Sequence[Envelope], *, is_eager: bool = False) -> Iterator[Violation]:

@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from attrs import Attribute, field, frozen
+from attrs import Attribute, evolve, field, frozen
 from attrs.validators import optional
 
 from coopgroup.core.member.config import GroupProtocol
@@ -27,6 +27,7 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.reading import OneOrMore, are_traits, between
 
 __all__ = [
+    "BY_BROKER",
     "LEADER",
     "PROCESSES_MAX",
     "AddPartitions",
@@ -276,6 +277,10 @@ class Choice:
         """Return the choice as the command line takes it."""
         pairs = [f"{key}={_word(value)}" for key, value in _flat(self.options)]
         return f"{self.name}:{','.join(pairs)}" if pairs else self.name
+
+
+BY_BROKER: Final = Choice(name=GroupProtocol.CONSUMER.value)
+"""In the place of a policy: the broker assigns, to members with `group.protocol=consumer`."""
 
 
 def _flat(options: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -618,6 +623,21 @@ class Scenario:
         return all(cost.return_ms is None for cost in self.costs) and not any(
             members.keeps_state for members in self.members
         )
+
+    def with_policy(self, choice: Choice) -> Scenario:
+        """Return the scenario with another policy.
+
+        `BY_BROKER` gives all members of coopgroup the group protocol of KIP-848 instead.
+        """
+        members = self.members
+        if choice == BY_BROKER:
+            members = tuple(
+                evolve(one, protocol=GroupProtocol.CONSUMER)
+                if one.client is Client.COOPGROUP
+                else one
+                for one in members
+            )
+        return evolve(self, group=evolve(self.group, policy=choice), members=members)
 
     def policy_named(self, name: str) -> Choice:
         """Return the policy of that name with its options in this scenario."""

@@ -19,6 +19,7 @@ from coopgroup.core.policies.built_in import create_policy
 from coopgroup.errors import ConfigurationError
 from coopgroup.reading import NOTHING, joined
 from coopgroup.simulator.scenario import (
+    BY_BROKER,
     LEADER,
     PROCESSES_MAX,
     RESOURCES_MAX,
@@ -117,11 +118,20 @@ def _check_group(scenario: Scenario) -> None:
             _refuse(("policies",), name, "every policy once")
     for choice in scenario.policies:
         check_choice(joined("policies", choice.name), choice)
-    check_choice("group.policy", group.policy)
+    if group.policy != BY_BROKER or _has_policies(scenario):
+        check_choice("group.policy", group.policy)
     check_choice("group.assignor", group.assignor)
     if group.heartbeat_interval_ms >= group.session_timeout_ms:
         expected = f"less than session_timeout_ms ({group.session_timeout_ms})"
         _refuse(("group", "heartbeat_interval_ms"), group.heartbeat_interval_ms, expected)
+
+
+def _has_policies(scenario: Scenario) -> bool:
+    """Return whether some members of coopgroup have a policy: the broker does not assign to all."""
+    return any(
+        one.client is Client.COOPGROUP and one.protocol is not GroupProtocol.CONSUMER
+        for one in scenario.members
+    )
 
 
 def _check_topics(scenario: Scenario) -> None:
@@ -157,11 +167,9 @@ def _check_members(scenario: Scenario) -> None:
         if one.client is Client.KIP_848:
             _check_kip848(scenario, place, one)
         elif one.protocol is GroupProtocol.CONSUMER:
-            names = {one.name, *_processes_ever(scenario, one)}
-            expected = (
-                f'members of protocol = "{GroupProtocol.CLASSIC}"; a broker hands nothing over'
-            )
-            _check_hand_overs(scenario, names, expected)
+            _check_consumer(scenario, place, one)
+    if not _has_policies(scenario):
+        _check_leaders(scenario)
     _check_processes(scenario)
 
 
@@ -189,12 +197,32 @@ def _check_kip848(scenario: Scenario, place: int, one: MemberSet) -> None:
             _refuse(("events", number, "members"), list(event.members), expected)
 
 
+def _check_consumer(scenario: Scenario, place: int, one: MemberSet) -> None:
+    """Refuse what needs a leader, beside members that speak KIP-848."""
+    classic = f'protocol = "{GroupProtocol.CLASSIC}"'
+    if scenario.shares is not Shares.TOPICS:
+        expected = f"{classic} in a group of named resources"
+        _refuse(("members", place, "protocol"), one.protocol.value, expected)
+    names = {one.name, *_processes_ever(scenario, one)}
+    _check_hand_overs(scenario, names, f"members of {classic}; a broker hands nothing over")
+
+
 def _check_hand_overs(scenario: Scenario, names: Collection[str], expected: str) -> None:
     for number, event in enumerate(scenario.events):
         if isinstance(event, HandOver) and event.member in names:
             _refuse(("events", number, "member"), event.member, expected)
         if isinstance(event, Scale) and event.how is How.HAND_OVER and event.members in names:
             _refuse(("events", number, "members"), event.members, expected)
+
+
+def _check_leaders(scenario: Scenario) -> None:
+    """Refuse events of the leader in a group without one: they would have no effect."""
+    expected = f'a process; no member leads with protocol = "{GroupProtocol.CONSUMER}"'
+    for number, event in enumerate(scenario.events):
+        if getattr(event, "member", None) == LEADER:
+            _refuse(("events", number, "member"), LEADER, expected)
+        if isinstance(event, Cut) and LEADER in event.members:
+            _refuse(("events", number, "members"), list(event.members), expected)
 
 
 def _check_processes(scenario: Scenario) -> None:

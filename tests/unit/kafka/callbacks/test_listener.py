@@ -33,7 +33,7 @@ from coopgroup.kafka.callbacks.listener import Callbacks
 from coopgroup.kafka.callbacks.pending_revocations import PutOff
 from coopgroup.kafka.membership.ports import Notice
 from coopgroup.telemetry import CommitFailed, ResourcesStarted, StopReason
-from tests.unit.kafka.fakes import record
+from tests.unit.kafka.fakes import FakeCoordinator, record
 from tests.unit.kafka.notice_stage import BOTH, ONE, ZERO, Stage, holding, revoked
 from tests.unit.kafka.test_consumer_delivery_interruption import interrupt, strike
 
@@ -77,6 +77,15 @@ def test_revocation_calls_back_commits_stops_and_answers() -> None:
     assert stage.librdkafka.calls == [("unassign", [(1, -1001)])]
     assert stage.stops() == [(ONE, StopReason.REVOKED)]
     assert (stage.listener.owned, stage.committed) == (ZERO, [(None, [(1, 11)])])
+
+
+def test_partition_that_is_granted_and_revoked_at_once_waits_for_no_position() -> None:
+    """Its offset is asked for, and never answered."""
+    stage = Stage(coordinator=FakeCoordinator(is_silent=True))
+    stage.tell(GrantResources(resources=ONE), RevokeResources(resources=ONE))
+    assert stage.heard == [("assign", [1]), ("revoke", [1])]
+    assert revoked(stage) == [RevocationCompleted(resources=ONE)]
+    assert (stage.committed, stage.stops()) == ([], [(ONE, StopReason.REVOKED)])
 
 
 def test_revocation_when_librdkafka_fails_is_completed() -> None:
@@ -178,6 +187,41 @@ def test_give_up_inside_two_revocations_stops_each_partition_once() -> None:
     stage.tell(RevokeResources(resources=ONE))
     assert stage.heard == [("revoke", [1]), ("revoke", [0])]
     assert (stage.listener.owned, revoked(stage)) == (EMPTY, [])
+
+
+def test_revocation_that_comes_while_its_partitions_are_stopped_for_a_close_calls_nobody() -> None:
+    """The application would write the same state twice, inside its own callback."""
+    stage = holding()
+    hear = stage.hearing("revoke")
+
+    def unsubscribe(consumer: object, partitions: list[TopicPartition]) -> None:
+        hear(consumer, partitions)
+        if len(stage.heard) == 1:
+            stage.driver.inbox.put(RevokeResources(resources=ONE))
+            stage.listener.give_up()
+
+    stage.listener.callbacks = Callbacks(on_revoke=unsubscribe)
+    stage.listener.give_up()
+    assert stage.heard == [("revoke", [0, 1])]
+    assert stage.stops() == [(BOTH, StopReason.CLOSED)]
+    assert (stage.listener.owned, revoked(stage)) == (EMPTY, [])
+
+
+def test_loss_that_is_obeyed_inside_a_last_stop_is_the_only_answer() -> None:
+    """The partitions may have a new owner when the stop ends."""
+    stage = holding()
+    hear = stage.hearing("revoke")
+
+    def wait(consumer: object, partitions: list[TopicPartition]) -> None:
+        hear(consumer, partitions)
+        stage.driver.inbox.put(LOSS)
+        stage.listener.serve_last()  # as the callbacks of asyncio do
+
+    stage.listener.callbacks = Callbacks(on_revoke=wait, on_lost=stage.hearing("lost"))
+    stage.driver.inbox.put(RevokeResources(resources=ONE))
+    stage.listener.give_up()
+    assert stage.heard == [("revoke", [1]), ("lost", [0, 1])]
+    assert (revoked(stage), stage.stops()) == ([LossHandled()], [(BOTH, StopReason.LOST)])
 
 
 def test_serve_inside_a_callback_is_refused() -> None:

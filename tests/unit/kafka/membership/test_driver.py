@@ -24,6 +24,8 @@ from coopgroup.core.member.events import (
 )
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import (
+    LEAVES,
+    ConsumerBeatRequest,
     FindCoordinatorRequest,
     HeartbeatAnswer,
     HeartbeatRequest,
@@ -100,6 +102,21 @@ def test_driver_learns_the_session_timeout_of_a_group_of_kip_848(hand: Hand) -> 
         assert driver.late.session_timeout_ms == 20_000
         hand.advance(0.1)  # the next heartbeat
         assert driver.member.lease.until_ms == (hand.now_s + 20.0) * 1_000
+
+
+def test_leave_is_sent_although_nothing_waits_for_its_answer(hand: Hand) -> None:
+    """A `close` that is short or interrupted ends the driver right after its request."""
+    found: Any = {"orders": FoundTopic(0, 2, ORDERS_ID)}
+    with running(hand, protocol=GroupProtocol.CONSUMER) as (driver, group):
+        group.override = lambda one: found if isinstance(one, FindTopics) else None
+        subscribe(hand, driver)
+        own_id = driver.member.member_id
+        group.silent = frozenset({ConsumerBeatRequest})
+        driver.leave("interrupted", for_good=False)
+        driver.stop()
+    (leave, _) = group.held[-1]
+    assert isinstance(leave, ConsumerBeatRequest)
+    assert (leave.member_id, leave.epoch) == (own_id, LEAVES)
 
 
 @pytest.mark.parametrize(

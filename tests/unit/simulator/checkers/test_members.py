@@ -1,8 +1,11 @@
-"""Members stop only the resources that their leader revoked."""
+"""Members stop only the resources that their leader revoked, and lose resources for a reason."""
+
+import pytest
 
 from coopgroup.core.model import ResourceSet
 from coopgroup.simulator.checkers import check_retained
-from coopgroup.telemetry import AssignmentReceived
+from coopgroup.simulator.checkers.members import check_members
+from coopgroup.telemetry import AssignmentReceived, MembershipLost
 from tests.unit.simulator.checkers.rows import T0, T01, envelope, led
 
 
@@ -23,3 +26,19 @@ def test_retained_of_a_generation_with_two_leaders_says_nothing() -> None:
     """A lost broker loses its round, and the next one repeats the generation number."""
     rows = [envelope(1, 5, led()), envelope(2, 5, led(revoked=T0)), envelope(3, 5, told(T0))]
     assert list(check_retained(rows)) == []
+
+
+@pytest.mark.parametrize(
+    ("cause", "is_needless"),
+    [
+        ("lease expired", False),
+        ("ConsumerGroupHeartbeat answered GROUP_ID_NOT_FOUND", False),
+        ("ConsumerGroupHeartbeat answered COORDINATOR_LOAD_IN_PROGRESS", True),
+        ("SyncGroup answered ILLEGAL_GENERATION", True),
+    ],
+)
+def test_loss_after_an_error_that_leaves_the_claims_is_needless(
+    cause: str, is_needless: bool
+) -> None:
+    found = list(check_members([envelope(1, 5, MembershipLost(resources=T0, cause=cause))]))
+    assert bool(found) is is_needless

@@ -54,7 +54,7 @@ from coopgroup.core.telemetry.records import AssignmentReceived, RequestRefused
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coopgroup.core.member.member import Outstanding
+    from coopgroup.core.member.member import Member, Outstanding
     from coopgroup.core.member.turn import Turn
     from coopgroup.core.model.group_api import TopicPartitions
 
@@ -75,8 +75,12 @@ def take_outcome(turn: Turn, event: Answered | RequestFailed) -> None:
         return
     kind, sent = found
     if kind is RequestKind.OFFSET_COMMIT:
+        before = turn.member
         take_commit_outcome(turn, sent, event)
-        _ask_for_epoch(turn, sent, event)
+        codes = _codes_of_commit(event)
+        if ErrorCode.FENCED_MEMBER_EPOCH in codes and not turn.member.member_id:
+            _leave_fenced_id(turn, before)
+        _ask_for_epoch(turn, sent, codes)
     elif kind is RequestKind.LEAVE_GROUP:
         _left(turn, event)
     elif isinstance(event, RequestFailed):
@@ -293,18 +297,20 @@ def _keep_identity(turn: Turn) -> None:
     turn.emit(KeepIdentity(identity=identity))
 
 
-def _ask_for_epoch(turn: Turn, sent: Outstanding, event: Answered | RequestFailed) -> None:
+def _codes_of_commit(event: Answered | RequestFailed) -> set[int]:
+    answer = event.answer if isinstance(event, Answered) else None
+    return {code for *_, code in answer.codes} if isinstance(answer, OffsetCommitAnswer) else set()
+
+
+def _ask_for_epoch(turn: Turn, sent: Outstanding, codes: set[int]) -> None:
     """Send a heartbeat now if a commit was refused for its epoch: the answer has the next one.
 
     One partition with a newer assignment refuses the whole request. So the code of a partition says
     nothing about it, and all partitions are sent again with the next epoch.
     """
     member = turn.member
-    if member.state not in AT_WORK or isinstance(event, RequestFailed):
-        return
-    answer = event.answer
-    codes = {code for *_, code in answer.codes} if isinstance(answer, OffsetCommitAnswer) else set()
-    if ErrorCode.STALE_MEMBER_EPOCH in codes and sent.generation == member.generation:
+    is_stale = ErrorCode.STALE_MEMBER_EPOCH in codes and sent.generation == member.generation
+    if is_stale and member.state in AT_WORK:
         beat_now(turn)
 
 
@@ -382,13 +388,17 @@ def _try_again(turn: Turn, action: Action) -> None:
 
 
 def _be_fenced(turn: Turn, code: int, cause: str) -> None:
-    """Lose all, and join under a new id.
-
-    The coordinator may know the old id with another epoch. It is left behind unless identities are
-    stored: then another process may have the id by now.
-    """
+    """Lose all, and join under a new id."""
     before = turn.member
     turn.lose(cause, keep_id=False)
-    is_known = code == ErrorCode.FENCED_MEMBER_EPOCH and not before.config.keeps_identity
-    if is_known:
-        set_beat(turn, left_behind=(*before.beat.left_behind, before.member_id))
+    if code == ErrorCode.FENCED_MEMBER_EPOCH:
+        _leave_fenced_id(turn, before)
+
+
+def _leave_fenced_id(turn: Turn, before: Member) -> None:
+    """Leave under an id that the coordinator knows with another epoch.
+
+    It is left behind unless identities are stored: then another process may have the id by now.
+    """
+    if before.member_id and not before.config.keeps_identity:
+        set_beat(turn, left_behind=(*turn.member.beat.left_behind, before.member_id))

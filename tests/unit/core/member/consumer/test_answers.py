@@ -215,6 +215,15 @@ def test_revocation_that_is_not_acknowledged_ends_by_the_rebalance_timeout() -> 
     assert settled_ms == driven.member.lease.settled_at_ms
 
 
+def test_member_whose_callback_outlasted_its_time_joins_again_by_itself() -> None:
+    driven = revoking()
+    while not driven.lost():
+        driven.beat(T0) if driven.now_ms >= driven.member.heartbeat_at_ms else driven.wait(100)
+    driven.give(LossHandled())
+    assert (driven.the_beat().epoch, driven.the_beat().owned) == (JOINS, ())
+    assert driven.beat(HELD, epoch=7).granted() == [HELD]
+
+
 def test_revocation_answered_while_its_acknowledgement_is_on_its_way_proves_no_rest() -> None:
     driven = revoking().due().stop(T1)
     settled_ms = driven.member.lease.settled_at_ms
@@ -252,6 +261,13 @@ def test_commit_refused_again_in_the_same_epoch_waits_for_the_back_off() -> None
 def test_commit_of_an_unknown_member_loses_all_and_joins_under_a_new_id() -> None:
     driven = committed(stable().give(commit(1, 0, 1)), *[ErrorCode.UNKNOWN_MEMBER_ID] * 2)
     assert (driven.lost(), driven.beats()) == ([HELD], [])
+    assert driven.give(LossHandled()).the_beat().member_id == "p-1"
+
+
+def test_commit_of_a_fenced_epoch_leaves_under_the_old_id_before_the_next_join() -> None:
+    """The coordinator may still know the old id, which would hold its partitions."""
+    driven = committed(stable().give(commit(1, 0, 1)), *[ErrorCode.FENCED_MEMBER_EPOCH] * 2)
+    assert (driven.the_beat().epoch, driven.the_beat().member_id) == (LEAVES, "p")
     assert driven.give(LossHandled()).the_beat().member_id == "p-1"
 
 
