@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import define, field
 
-from coopgroup.core.leader import read_members
+from coopgroup.core.leader import lead_round, read_members
 from coopgroup.core.session import (
     LagsChecked,
     RoundDecided,
-    lead_round,
     new_session,
     session_deadline_ms,
     step,

@@ -27,7 +27,16 @@ import attrs
 from attrs import define, field
 
 from coopgroup.core.assignors.base import Assignor
-from coopgroup.core.leader import Lags, RoundRequest, TopicMetadata, read_members
+from coopgroup.core.leader import (
+    Lags,
+    RebalanceLags,
+    RoundRequest,
+    TopicMetadata,
+    check_lags,
+    lead_round,
+    needs_round,
+    read_members,
+)
 from coopgroup.core.member.events import RejoinRequested
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
@@ -37,11 +46,8 @@ from coopgroup.core.session import (
     DecideRound,
     LagsChecked,
     LookOver,
-    RebalanceLags,
     RoundDecided,
     SeenTopics,
-    check_lags,
-    lead_round,
 )
 from coopgroup.errors import one_line
 from coopgroup.kafka.clock import now_s
@@ -168,7 +174,7 @@ class RoundLeader:
             if self.seen is not before:
                 return  # a round was led meanwhile
             self.seen = SeenTopics(topics=request.topics, partitions=found)
-        if metadata is not None and duty.needs_round(found, request, self.policy):
+        if metadata is not None and needs_round(duty, found, request, self.policy):
             self.post(RejoinRequested(reason="the leader returned"))
 
     def _lead(self, led: _Round) -> None:

@@ -30,6 +30,7 @@ from coopgroup.core.session import (
     DecideRound,
     LagsChecked,
     LagWatch,
+    LeaderContext,
     LookOver,
     RoundDecided,
     SeenTopics,
@@ -102,7 +103,7 @@ def _duty(
             )
             for name, one in (owned or {"a": ResourceSet()}).items()
         ),
-        context=RoundContext(
+        context=LeaderContext(
             leader_id="a",
             generation=generation - 1,
             now_ms=now_ms,
