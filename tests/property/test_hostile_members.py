@@ -24,7 +24,8 @@ from coopgroup import (
     SimplePolicy,
     StickyAssignor,
 )
-from coopgroup.core.leader import Lags, TopicMetadata, lead_round, read_members
+from coopgroup.core.leader import Lags, TopicMetadata, read_members
+from coopgroup.core.leader.rounds import lead_round
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.protocol.user_data import MAGIC

@@ -6,7 +6,8 @@ import attrs
 
 from coopgroup.assignors import StickyAssignor
 from coopgroup.core.assignors.base import Assignor
-from coopgroup.core.leader import TopicMetadata, lead_round, read_members
+from coopgroup.core.leader import TopicMetadata, read_members
+from coopgroup.core.leader.rounds import lead_round
 from coopgroup.core.member import RequestKind
 from coopgroup.core.member.effects import Effect
 from coopgroup.core.member.events import Event

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import define, field
 
-from coopgroup.core.leader import lead_round, read_members
+from coopgroup.core.leader import read_members
+from coopgroup.core.leader.rounds import lead_round
 from coopgroup.core.session import (
     LagsChecked,
     RoundDecided,

@@ -7,8 +7,8 @@ this page. Duties of a host, in this order:
 2. Wake the session (`Woken`) at `session_deadline_ms`. While `backing_off`, add a random delay, so
    that members do not return in lockstep.
 3. Answer every `Send` with exactly one `Answered` or `RequestFailed`.
-4. The functions of this duty are those of `coopgroup.core.leader`. Only a member that may lead
-   needs them, so this package does not import them.
+4. The functions of this duty are in `coopgroup.core.leader`, in `request`, `rounds` and
+   `lag_checks`. Only a member that may lead needs them, so this package does not import them.
    For `DecideRound`, where it delays nothing else and with a time limit: `read_members`, look up
    metadata and lags, `lead_round`, and give `RoundDecided`. All rounds of a rebalance get the same
    lags (`RebalanceLags`). When the limit has passed, call `lead_round` without metadata. If members
@@ -49,7 +49,12 @@ this page. Duties of a host, in this order:
 """
 
 from coopgroup.core.session.balancing import CheckLags, LagsChecked
-from coopgroup.core.session.deciding import DecideRound, LeaderContext, RoundDecided
+from coopgroup.core.session.deciding import (
+    DecideRound,
+    LeaderContext,
+    RebalanceLags,
+    RoundDecided,
+)
 from coopgroup.core.session.overdue import overdue_claims
 from coopgroup.core.session.own_rounds import LookOver, SeenTopics
 from coopgroup.core.session.state import (
@@ -78,6 +83,7 @@ __all__ = [
     "LeaderContext",
     "LookOver",
     "OwedRound",
+    "RebalanceLags",
     "RoundDecided",
     "SeenTopics",
     "Session",

@@ -11,7 +11,9 @@ from attrs import frozen
 
 if TYPE_CHECKING:
     from coopgroup.core.leader.decision import RoundDecision
+    from coopgroup.core.model import ResourceSet
     from coopgroup.core.model.group_api import JoinedMember
+    from coopgroup.core.model.lags import Lags
     from coopgroup.core.policies.memory import PolicyState
     from coopgroup.core.session.state import LagWatch
 
@@ -70,3 +72,43 @@ class RoundDecided:
     decision: RoundDecision
     number: int = 0
     watch: LagWatch | None = None
+
+
+@frozen(kw_only=True)
+class RebalanceLags:
+    """A leader's lags of one moment, for all rounds of a rebalance.
+
+    Lags change from second to second. With other lags in each round, a rebalance could change its
+    target forever.
+
+    Attributes:
+        lags: lags of the last look-up; None without one.
+        goes_on_in: generation of the next round of the rebalance; None if it is over.
+    """
+
+    lags: Lags | None = None
+    goes_on_in: int | None = None
+
+    def known(self, duty: DecideRound, resources: ResourceSet) -> Lags | None:
+        """Return the lags for a round; None to look them up.
+
+        Look them up if the rebalance is over, if another member led the last round, or if there are
+        new resources.
+        """
+        if duty.generation != self.goes_on_in or self.lags is None:
+            return None
+        return self.lags if resources <= self.lags.resources else None
+
+    def after(self, outcome: RoundDecided, lags: Lags | None) -> RebalanceLags:
+        """Return the memory after a round.
+
+        A pause between rationed moves belongs to the rebalance. A wait for a lost owner does not:
+        its partitions have fallen behind when it ends.
+
+        Args:
+            outcome: the decided round.
+            lags: lags of the last look-up, or None.
+        """
+        plan = outcome.decision.plan
+        goes_on = plan.follow_up or plan.rejoin_in_ms != plan.loss_ends_in_ms
+        return RebalanceLags(lags=lags, goes_on_in=outcome.generation + 1 if goes_on else None)

@@ -13,15 +13,9 @@ from typing import Any
 import attrs
 from attrs import define, field, frozen
 
-from coopgroup.core.leader import (
-    RebalanceLags,
-    RoundRequest,
-    TopicMetadata,
-    check_lags,
-    lead_round,
-    needs_round,
-    read_members,
-)
+from coopgroup.core.leader import RoundRequest, TopicMetadata, read_members
+from coopgroup.core.leader.lag_checks import check_lags
+from coopgroup.core.leader.rounds import lead_round, needs_round
 from coopgroup.core.member import GroupProtocol, KeptIdentity, MemberConfig, MemberState
 from coopgroup.core.member.effects import (
     BeginWarmups,
@@ -60,6 +54,7 @@ from coopgroup.core.session import (
     CheckLags,
     DecideRound,
     LookOver,
+    RebalanceLags,
     RoundDecided,
     SeenTopics,
     Session,

@@ -8,13 +8,8 @@ import attrs
 import pytest
 
 from coopgroup.assignors import StickyAssignor
-from coopgroup.core.leader import (
-    RoundDecision,
-    TopicMetadata,
-    lead_kafka_round,
-    lead_round,
-    read_members,
-)
+from coopgroup.core.leader import RoundDecision, TopicMetadata, lead_kafka_round, read_members
+from coopgroup.core.leader.rounds import lead_round
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.policies.memory import PolicyState

@@ -6,7 +6,8 @@ import attrs
 import pytest
 
 from coopgroup.assignors import StickyAssignor
-from coopgroup.core.leader import lead_round, needs_round, read_members
+from coopgroup.core.leader import read_members
+from coopgroup.core.leader.rounds import lead_round, needs_round
 from coopgroup.core.member import (
     ErrorCode,
     KeptIdentity,
