@@ -78,6 +78,7 @@ verify: tools setup package ## the second tier: everything else; run it before a
 	@$(MAKE) --no-print-directory exhaust MINUTES=15
 	@$(MAKE) --no-print-directory brokers
 	@$(MAKE) --no-print-directory chaos SEEDS=100 FIRST_SEED=$(FRESH_SEED) MINUTES=5
+	@$(MAKE) --no-print-directory chaos SEEDS=100 FIRST_SEED=$(FRESH_SEED) MINUTES=5 PROTOCOL=consumer
 	$(PYTEST) -m verify --durations=20
 
 tools:
@@ -134,8 +135,8 @@ soak: setup ## the swarm over SEEDS=n seeds from FIRST_SEED=k on, on all cores
 exhaust: setup ## every fault at every message of small histories, on all cores: [PAIRS=1] [PART=k/n] [MINUTES=m]
 	@scripts/exhaust $(BIN)/python $(if $(PAIRS),--pairs) $(if $(PART),--part $(PART)) $(if $(MINUTES),--minutes $(MINUTES))
 
-chaos: tools setup ## real brokers and members under faults: SEEDS=n (1) FIRST_SEED=k [MINUTES=m]
-	$(FROM_ROOT) $(BIN)/python -m tests.chaos.run $(FIRST_SEED) $(CHAOS_SEEDS) $(if $(MINUTES),--minutes $(MINUTES))
+chaos: tools setup ## real brokers and members under faults: SEEDS=n (1) FIRST_SEED=k [MINUTES=m] [PROTOCOL=consumer]
+	$(FROM_ROOT) $(BIN)/python -m tests.chaos.run $(FIRST_SEED) $(CHAOS_SEEDS) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PROTOCOL),--protocol $(PROTOCOL))
 
 format: setup ## rewrite the sources as ruff likes them
 	$(BIN)/ruff check --fix

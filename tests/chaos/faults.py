@@ -72,13 +72,19 @@ class Fault:
     size: float
 
 
+# The broker assigns in a group of `group.protocol=consumer`: no member leads, none hands over.
+_OF_LEADERS = {"kill group leader", "freeze group leader", "hand over member"}
+
+
 @frozen(kw_only=True)
 class Group:
     """The group of a run: names and options; by member, an identity, a commit style, and a front.
 
-    At rest, the shares of two members differ by `difference_max` partitions at most.
+    At rest, the shares of two members differ by `difference_max` partitions at most. A group of
+    the protocol "consumer" has no policy and no assignor.
     """
 
+    protocol: str
     policy: dict[str, object]
     assignor: dict[str, object]
     identities: tuple[str, ...]
@@ -87,10 +93,14 @@ class Group:
     difference_max: int
 
 
-def draw(seed: int, seconds: float, *, network: bool) -> tuple[Fault, ...]:
+def draw(
+    seed: int, seconds: float, *, network: bool, protocol: str = "classic"
+) -> tuple[Fault, ...]:
     """Draw the faults of a run; without a network, the kinds "link" are left out."""
     random = Random(f"faults {seed}")
     names = [name for name, kind in KINDS.items() if network or kind.on != "link"]
+    if protocol == "consumer":
+        names = [name for name in names if name not in _OF_LEADERS]
     weights = [KINDS[name].weight for name in names]
     faults = []
     at_s = random.uniform(*GAP_S)
@@ -111,7 +121,7 @@ def draw(seed: int, seconds: float, *, network: bool) -> tuple[Fault, ...]:
     return tuple(faults)
 
 
-def draw_group(seed: int) -> Group:
+def draw_group(seed: int, protocol: str = "classic") -> Group:
     """Draw policy, assignor, identities, commit styles and fronts of a run's members.
 
     Six consecutive seeds give all combinations of policy and assignor, so a few runs are enough.
@@ -134,9 +144,11 @@ def draw_group(seed: int) -> Group:
     ]
     identities = ["static", "static", "kept", "kept", "none", "none"]
     random.shuffle(identities)
+    has_leader = protocol == "classic"
     return Group(
-        policy=policies[seed % 3],
-        assignor=assignors[seed // 3 % 2],
+        protocol=protocol,
+        policy=policies[seed % 3] if has_leader else {},
+        assignor=assignors[seed // 3 % 2] if has_leader else {},
         identities=tuple(identities),
         commits=tuple(random.choice(["sync", "async", "auto"]) for _ in range(MEMBERS)),
         fronts=tuple(random.choice(["poll", "poll", "asyncio", "process"]) for _ in range(MEMBERS)),

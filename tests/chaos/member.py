@@ -55,7 +55,7 @@ class MemberSpec:
 
     Attributes:
         kind: one of `KINDS`; the last two are positive controls, which the checkers must catch.
-        policy: name and options, as those of the assignor.
+        policy: name and options, as those of the assignor; empty if the broker assigns.
         commits: "sync", "async" or "auto".
         front: "poll", "asyncio" or "process".
         namespace: file of the network namespace to enter, or "" for none.
@@ -341,6 +341,8 @@ def _cooperative(spec: MemberSpec, config: dict[str, Any]) -> object:
 
     policy, assignor = dict(spec.policy), dict(spec.assignor)
     made = AsyncCooperativeConsumer if spec.front == "asyncio" else CooperativeConsumer
+    if not policy:
+        return made(config)
     return made(
         config,
         policy=create_policy(policy.pop("name"), policy),

@@ -22,7 +22,14 @@ from attrs import asdict, define, field
 from confluent_kafka import Consumer, TopicPartition
 
 from coopgroup.errors import ClusterError
-from coopgroup.pipeline.topic.codec import GroupKey, OffsetKey, decode_key, decode_offset_value
+from coopgroup.pipeline.topic.codec import (
+    ConsumerKey,
+    ConsumerKind,
+    GroupKey,
+    OffsetKey,
+    decode_key,
+    decode_offset_value,
+)
 from tests.chaos.checkers import (
     Commit,
     HandOut,
@@ -75,6 +82,11 @@ CLIENT: Final[dict[str, Any]] = {
     "socket.timeout.ms": 10_000,
     "socket.connection.setup.timeout.ms": 5_000,
 }
+# In groups of `group.protocol=consumer` these time-outs are the broker's.
+BROKERS: Final = {
+    "group.consumer.session.timeout.ms": str(CLIENT["session.timeout.ms"]),
+    "group.consumer.heartbeat.interval.ms": str(CLIENT["heartbeat.interval.ms"]),
+}
 
 
 @define(kw_only=True)
@@ -108,8 +120,10 @@ class Report:
     def line(self) -> str:
         found = Counter(one.kind for one in self.violations)
         kinds = ", ".join(f"{count} x {kind}" for kind, count in sorted(found.items()))
+        chosen = (self.group.policy, self.group.assignor)
+        names = ", ".join(str(one["name"]) for one in chosen if one)
         return (
-            f"seed {self.seed}: {self.group.policy['name']}, {self.group.assignor['name']}; "
+            f"seed {self.seed}: {names or self.group.protocol}; "
             f"{self.faults.total()} faults, {self.records} records, {self.again} again, "
             f"rest {_seconds(self.rest_s)}, drained {_seconds(self.drain_s)}: "
             f"{self.error or kinds or 'no violation'}"
@@ -120,14 +134,21 @@ def _seconds(value: float | None) -> str:
     return "never" if value is None else f"{value:.1f} s"
 
 
-def play(seed: int, folder: Path, *, seconds: float = FAULTS_S, network: bool) -> Report:
+def play(
+    seed: int,
+    folder: Path,
+    *,
+    seconds: float = FAULTS_S,
+    network: bool,
+    protocol: str = "classic",
+) -> Report:
     """Play the run of a seed; the logs replace the files of a folder. Only root has a network."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    group = draw_group(seed)
+    group = draw_group(seed, protocol)
     report = Report(seed=seed, group=group)
     try:
-        with Stage(folder, seed, network=network) as stage:
+        with Stage(folder, seed, network=network, properties=BROKERS) as stage:
             try:
                 _play_on(stage, report, group, seconds, network=network)
             finally:
@@ -147,6 +168,9 @@ def _play_on(stage: Stage, report: Report, group: Group, seconds: float, *, netw
     for index, (identity, commits, front) in enumerate(members):
         name = f"m{index + 1}"
         config = {**stage.cluster.client_config(), **CLIENT, "client.id": name}
+        if group.protocol == "consumer":
+            config = {"group.protocol": "consumer", **config}
+            del config["session.timeout.ms"], config["heartbeat.interval.ms"]
         config |= {
             "static": {"group.instance.id": name},
             "kept": {"coopgroup.state.dir": str(stage.scratch / "state")},
@@ -175,7 +199,7 @@ def _play_on(stage: Stage, report: Report, group: Group, seconds: float, *, netw
     for number in range(IDLE[1]):
         at_s = (number + 0.5) * seconds / IDLE[1]
         stage.later(at_s, lambda count=number + 1: stage.load.open(IDLE[0], count))  # type: ignore[misc]
-    for fault in draw(report.seed, seconds, network=network):
+    for fault in draw(report.seed, seconds, network=network, protocol=group.protocol):
         stage.later(fault.at_s, lambda fault=fault: stage.perform(fault))  # type: ignore[misc]
     stage.play(seconds)
     stage.heal()
@@ -326,7 +350,10 @@ def read_log(stage: Stage) -> tuple[list[Written], list[int]]:
                     continue
                 key = decode_key(message.key() or b"")
                 value = message.value()
-                if isinstance(key, GroupKey) and key.group == GROUP and value is not None:
+                is_round = isinstance(key, GroupKey) or (
+                    isinstance(key, ConsumerKey) and key.kind is ConsumerKind.TARGET
+                )
+                if is_round and key.group == GROUP and value is not None:
                     rounds_ms.append(message.timestamp()[1])
                 if isinstance(key, OffsetKey) and key.group == GROUP:
                     offset = None if value is None else decode_offset_value(value).committed
@@ -434,6 +461,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("seeds", type=int)
     parser.add_argument("--minutes", type=float, default=None, help="start no run after that")
     parser.add_argument("--seconds", type=float, default=FAULTS_S, help="of faults in each run")
+    parser.add_argument("--protocol", choices=["classic", "consumer"], default="classic")
     parser.add_argument("--no-controls", action="store_true")
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"))
     options = parser.parse_args(arguments)
@@ -452,7 +480,9 @@ def main(arguments: list[str]) -> int:
         if options.minutes is not None and time.monotonic() - began > options.minutes * 60:
             break
         folder = options.folder / str(seed)
-        report = play(seed, folder, seconds=options.seconds, network=network)
+        report = play(
+            seed, folder, seconds=options.seconds, network=network, protocol=options.protocol
+        )
         print(report.line(), flush=True)
         runs += 1
         total += report.faults

@@ -11,7 +11,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -58,13 +58,22 @@ def can_disturb_network() -> bool:
 class Stage:
     """Brokers, members and load of one run; with a network, members are behind the proxy."""
 
-    def __init__(self, folder: Path, seed: int, *, network: bool, brokers: int = 3) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        *,
+        network: bool,
+        brokers: int = 3,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
         self.violations: list[Violation] = []
         self.seats: list[Seat] = []
         self.performed: list[tuple[Fault, str]] = []
         replicas = {"min.insync.replicas": "2", "default.replication.factor": "3"}
-        self.cluster = KafkaCluster(brokers, properties=replicas if brokers > 1 else {})
+        wanted = {**(properties or {}), **(replicas if brokers > 1 else {})}
+        self.cluster = KafkaCluster(brokers, properties=wanted)
         self._seed = seed
         self._network = network
         self._stack = ExitStack()

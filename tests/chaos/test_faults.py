@@ -53,3 +53,15 @@ def test_hash_of_a_group_is_that_of_java() -> None:
         99162322,
         -(1 << 31),
     ]
+
+
+def test_group_whose_broker_assigns_has_no_leader_to_hit() -> None:
+    """It has the same members, and neither policy nor assignor."""
+    kinds = {
+        one.kind for seed in range(40) for one in draw(seed, 60, network=True, protocol="consumer")
+    }
+    assert set(KINDS) - kinds == {"kill group leader", "freeze group leader", "hand over member"}
+    group = draw_group(7, "consumer")
+    assert not group.policy
+    assert not group.assignor
+    assert group.identities == draw_group(7).identities

@@ -546,5 +546,6 @@ class PolledSimulation(TrueSimulation):
         process.on_end = end
 
     def is_at_rest(self) -> bool:
-        """Return whether the group rests, and all processes are back."""
-        return not self.returning and super().is_at_rest()
+        """Return whether the group rests, all processes are back, and none closes its consumer."""
+        closes = any(process.application.closing for process in self.alive)
+        return not (closes or self.returning) and super().is_at_rest()

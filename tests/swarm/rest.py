@@ -15,6 +15,7 @@ from coopgroup.core.policies.warmth import warmup_of
 from coopgroup.core.session.own_rounds import policy_deadline_ms
 from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.checkers.rest import without_room
+from coopgroup.simulator.coordinator.consumer_group import ConsumerGroup
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
@@ -290,9 +291,13 @@ def _check_committed(
 def _check_even(simulation: Simulation, end_ms: int) -> list[Violation]:
     """Report an uneven assignment of a sticky assignor if all subscriptions are equal.
 
-    The shares may differ by one. A member that returns with its identity keeps its share.
+    The shares may differ by one. A member that returns with its identity keeps its share. A broker
+    that converts a group for such a member keeps all assignments, although the group was in a round
+    for a newcomer.
     """
-    alive = simulation.alive
+    alive, group = simulation.alive, simulation.brokers.coordinator.group
+    if isinstance(group, ConsumerGroup) and group.target_at_ms is None:
+        return []
     sticky = simulation.run_settings.assignor.name in {"sticky", "cooperative-sticky"}
     if not sticky or any(p.topics != alive[0].topics for p in alive):
         return []

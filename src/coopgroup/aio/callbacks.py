@@ -34,6 +34,7 @@ from confluent_kafka import TopicPartition
 
 from coopgroup.aio.hand_out import HandOut, key_of, keys_of
 from coopgroup.aio.loop_port import LoopPort
+from coopgroup.core.member.effects import LoseResources
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener, as_resources
 from coopgroup.kafka.clock import now_s
@@ -141,7 +142,9 @@ class LoopCallbacks:
         if later is not None:
             self._start("on_revoke", partitions, lambda: self.listener.finish_revoke(later))
         elif not self._run_now("on_revoke", partitions):
-            self.listener.lose_overdue(as_resources(partitions), now_s() - self._limit_s)
+            self.listener.serve_last()  # perhaps they were lost meanwhile
+            if late := as_resources(partitions) & self.listener.owned:
+                self.listener.lose_overdue(late, now_s() - self._limit_s)
 
     def lose(self, _consumer: object, partitions: list[TopicPartition]) -> None:
         """Start `on_lost`; if all partitions are lost, wait until the member may rejoin."""
@@ -205,12 +208,19 @@ class LoopCallbacks:
     def _run_now(
         self, name: str, partitions: list[TopicPartition], *, is_urgent: bool = False
     ) -> bool:
-        """Run a callback, at most for the limit of a stop; return whether it has ended."""
+        """Run a callback, at most for the limit of a stop; return whether it has ended.
+
+        A stop does not begin after a loss. It may wait for an earlier callback until then.
+        """
         ended: list[bool] = []
-        self._start(name, partitions, lambda: ended.append(True), is_urgent=is_urgent)
+        run = self._start(name, partitions, lambda: ended.append(True), is_urgent=is_urgent)
         until_s = math.inf if is_urgent else now_s() + self._limit_s
-        self._wait_until(lambda: bool(ended) or now_s() >= until_s)
+        self._wait_until(lambda: bool(ended) or now_s() >= until_s or self._is_void(run))
         return bool(ended) or self.is_dropped
+
+    def _is_void(self, run: _Run) -> bool:
+        notice = self.listener.driver.inbox.first()
+        return not run.is_urgent and not run.has_begun and isinstance(notice, LoseResources)
 
     def _wait_until_awake(self) -> None:
         """Wait until the application awaits records again, if it has not for too long."""
@@ -237,12 +247,13 @@ class LoopCallbacks:
         *,
         is_urgent: bool = False,
         on_error: Callable[[BaseException], None] | None = None,
-    ) -> None:
+    ) -> _Run:
         on_error = on_error or self.hand_out.fail
         run = _Run(name, partitions, on_done, on_error, is_urgent, self.port.loop)
         self._runs[run] = None
         if not self.port.call(self._enter, run):
             self._abandon(run)
+        return run
 
     def _abandon(self, run: _Run) -> None:
         """End a callback that cannot end by itself; the state of a warm-up is incomplete then."""

@@ -406,6 +406,42 @@ async def test_end_waits_for_a_stop_that_hangs_no_longer_than_its_limit(
     assert [event for event, _ in stage.driver.warned] == ["stop_never_finished"]
 
 
+@pytest.mark.parametrize("hears_of_losses", [False, True])
+@pytest.mark.parametrize("ends_with", ["close", "unsubscribe"])
+async def test_end_that_waits_for_on_assign_does_not_stop_what_is_lost_meanwhile(
+    stage: AioStage, ends_with: str, hears_of_losses: bool
+) -> None:
+    """The application would write its state beside the new owner of the partition."""
+    stage.resources = ONE
+    heard: list[str] = []
+    go_on = asyncio.Event()
+
+    async def assign(_: object, __: object) -> None:
+        await go_on.wait()
+
+    async def lose_at_the_end() -> None:
+        await time_passes(0.5)
+        stage.driver.inbox.put(LoseResources(resources=ONE, cause="fenced"))
+        await time_passes(0.5)
+        assert heard == ["lost" if hears_of_losses else "revoke"]
+        assert (stage.posted, stage.committed) == ([LossHandled()], [])
+        go_on.set()
+
+    lose = {"on_lost": lambda *_: heard.append("lost")} if hears_of_losses else {}
+    async with stage.joined(
+        on_assign=assign, on_revoke=lambda *_: heard.append("revoke"), **lose
+    ) as consumer:
+        loses = asyncio.create_task(lose_at_the_end())
+        if ends_with == "unsubscribe":
+            consumer.unsubscribe()
+            await time_passes(2.0)
+            assert not consumer.assignment()
+    await loses
+    assert len(heard) == 1
+    stops = [one for one in stage.written if isinstance(one, ResourcesStopped)]
+    assert [(one.resources, one.reason) for one in stops] == [(ONE, StopReason.LOST)]
+
+
 # --- warm-ups: `on_warmup` delays no other callback, and its failure ends no membership -----------
 
 

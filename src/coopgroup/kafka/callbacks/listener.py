@@ -131,7 +131,7 @@ class GroupListener:
     _notice: Notice | None = field(default=None, init=False)  # the last one that was carried out
     _later: ResourceSet | None = field(default=None, init=False)  # None if stops cannot be put off
     _pending: PendingRevocations = field(init=False)
-    _given_up: int = field(default=0, init=False)  # number of times the group was left
+    _given_up: int = field(default=0, init=False)  # number of memberships that were left or lost
     _failure: KafkaException | None = field(default=None, init=False)
     _serving: bool = field(default=False, init=False)
     _giving_up: bool = field(default=False, init=False)
@@ -239,7 +239,7 @@ class GroupListener:
     def _give_up(self) -> None:
         self._commit_by_s = 0.0
         try:
-            self._serve_last()
+            self.serve_last()
         finally:
             # If a callback closes the consumer, the stop of its partitions has begun already.
             # Partitions that are still being stopped were announced before.
@@ -251,7 +251,8 @@ class GroupListener:
             finally:
                 self._finish_busy(busy)
 
-    def _serve_last(self) -> None:
+    def serve_last(self) -> None:
+        """Obey the waiting revocations and losses, before the group is left."""
         inbox = self.driver.inbox
         inbox.keep(RevokeResources, LoseResources)
         notices: Iterator[Notice] = iter(inbox.first, None)
@@ -271,8 +272,11 @@ class GroupListener:
             case GrantResources():
                 self._grant(notice.resources)
             case RevokeResources():
+                # A callback that leaves the group obeys notices inside itself. `on_revoke` has been
+                # called for the partitions that this callback stops.
+                fresh = notice.resources - (self._revoking or EMPTY)
                 try:
-                    self._stop(notice.resources, StopReason.REVOKED)
+                    self._stop(fresh, StopReason.REVOKED)
                 finally:
                     self._complete(notice.resources - self.owned, membership)
             case LoseResources():
@@ -281,6 +285,7 @@ class GroupListener:
                 finally:
                     # otherwise the callback left the group, or has not begun
                     if membership == self._given_up and self._has_begun:
+                        self._given_up += 1
                         self.driver.post(LossHandled())
             case BeginWarmups():
                 self._warm_up(notice.resources)

@@ -180,6 +180,41 @@ def test_give_up_inside_two_revocations_stops_each_partition_once() -> None:
     assert (stage.listener.owned, revoked(stage)) == (EMPTY, [])
 
 
+def test_revocation_that_comes_while_its_partitions_are_stopped_for_a_close_calls_nobody() -> None:
+    """The application would write the same state twice, inside its own callback."""
+    stage = holding()
+    hear = stage.hearing("revoke")
+
+    def unsubscribe(consumer: object, partitions: list[TopicPartition]) -> None:
+        hear(consumer, partitions)
+        if len(stage.heard) == 1:
+            stage.driver.inbox.put(RevokeResources(resources=ONE))
+            stage.listener.give_up()
+
+    stage.listener.callbacks = Callbacks(on_revoke=unsubscribe)
+    stage.listener.give_up()
+    assert stage.heard == [("revoke", [0, 1])]
+    assert stage.stops() == [(BOTH, StopReason.CLOSED)]
+    assert (stage.listener.owned, revoked(stage)) == (EMPTY, [])
+
+
+def test_loss_that_is_obeyed_inside_a_last_stop_is_the_only_answer() -> None:
+    """The partitions may have a new owner when the stop ends."""
+    stage = holding()
+    hear = stage.hearing("revoke")
+
+    def wait(consumer: object, partitions: list[TopicPartition]) -> None:
+        hear(consumer, partitions)
+        stage.driver.inbox.put(LOSS)
+        stage.listener.serve_last()  # as the callbacks of asyncio do
+
+    stage.listener.callbacks = Callbacks(on_revoke=wait, on_lost=stage.hearing("lost"))
+    stage.driver.inbox.put(RevokeResources(resources=ONE))
+    stage.listener.give_up()
+    assert stage.heard == [("revoke", [1]), ("lost", [0, 1])]
+    assert (revoked(stage), stage.stops()) == ([LossHandled()], [(BOTH, StopReason.LOST)])
+
+
 def test_serve_inside_a_callback_is_refused() -> None:
     stage = Stage()
     stage.listener.callbacks = Callbacks(lambda *_: stage.listener.serve())
