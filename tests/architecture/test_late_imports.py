@@ -9,13 +9,18 @@ import pytest
 from tests.architecture.tree import SOURCE, python_files
 from tests.support.programs import output_of
 
-# Modules that only a command line, a rare option, a log event or a subscription needs.
+# Modules that only a command line, a rare option, a log event, a subscription or a leader needs.
 LATE = (
     "bokeh",
     "cattrs",
     "click",
     "coopgroup.reading",
+    "coopgroup.core.assignors",
+    "coopgroup.core.leader",
+    "coopgroup.core.policies",
     "coopgroup.core.telemetry.ledger",
+    "coopgroup.kafka.membership.deciding",
+    "importlib.metadata",
     "kafka.admin",
     "kafka.consumer.group",
     "kafka.net.connection",

@@ -25,11 +25,11 @@ from coopgroup import (
     StickyAssignor,
 )
 from coopgroup.core.leader import Lags, TopicMetadata, read_members
+from coopgroup.core.leader.rounds import lead_round
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
-from coopgroup.core.policies.policy import RoundContext
 from coopgroup.core.protocol.user_data import MAGIC
-from coopgroup.core.session import DecideRound, RoundDecided, lead_round
+from coopgroup.core.session import DecideRound, LeaderContext, RoundDecided
 from coopgroup.protocol import (
     Subscription,
     UserData,
@@ -215,7 +215,7 @@ class Game:
                 *hostile.items(),
             )
         )
-        context = RoundContext(
+        context = LeaderContext(
             leader_id="a",
             generation=self.generation,
             now_ms=self.now_ms,

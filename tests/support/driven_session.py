@@ -7,6 +7,7 @@ import attrs
 from coopgroup.assignors import StickyAssignor
 from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.leader import TopicMetadata, read_members
+from coopgroup.core.leader.rounds import lead_round
 from coopgroup.core.member import RequestKind
 from coopgroup.core.member.effects import Effect
 from coopgroup.core.member.events import Event
@@ -15,13 +16,13 @@ from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.session import (
     DecideRound,
+    LeaderContext,
     RoundDecided,
     Session,
     SessionEvent,
-    lead_round,
     step,
 )
-from coopgroup.policies import Policy, RoundContext, SimplePolicy
+from coopgroup.policies import Policy, SimplePolicy
 from tests.support.members import DrivenMember, joined
 
 THREE = ResourceSet({"T": range(3)})
@@ -83,7 +84,7 @@ class DrivenSession(DrivenMember):
             policy=self.policy,
         )
 
-    def complete(self, generation: int = 1) -> RoundContext:
+    def complete(self, generation: int = 1) -> LeaderContext:
         """Lead the round of the pending join, and let it be completed."""
         context = self.lead(generation).duty().context
         self.give(self.led()).sync(THREE)

@@ -7,10 +7,12 @@ import attrs
 import numpy as np
 
 from coopgroup.assignors import Assignor, Placement
+from coopgroup.core.leader.lag_checks import context_of
 from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
 from coopgroup.core.model.plan import RoundPlan, revoked_by_member
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
-from coopgroup.policies import RoundContext, find_unclaimed, remember_round
+from coopgroup.core.session import LeaderContext
+from coopgroup.policies import find_unclaimed, remember_round
 
 Indices = Mapping[str, Iterable[int]]
 
@@ -46,11 +48,12 @@ def group_of(existing: Indices, *claims: MemberClaim) -> GroupSnapshot:
     return resolve_claims(claims, ResourceSet(existing))
 
 
-def at_rest(group: GroupSnapshot, now_ms: int = 0) -> RoundContext:
+def at_rest(group: GroupSnapshot, now_ms: int = 0) -> LeaderContext:
     """Return the circumstances of a balancing round, if the last round changed nothing."""
-    past = RoundContext(leader_id="A", generation=1, now_ms=now_ms, state=None)
+    known = LeaderContext(leader_id="A", generation=1, now_ms=now_ms, state=None)
+    past = context_of(known)
     state = remember_round(group, past, find_unclaimed(group, past), group.owner)
-    return attrs.evolve(past, generation=2, state=state, balance=True)
+    return attrs.evolve(known, generation=2, state=state, balance=True)
 
 
 def target_of(assignor: Assignor, group: GroupSnapshot, lags: Int64Array) -> Int32Array:

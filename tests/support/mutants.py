@@ -346,7 +346,7 @@ RARE_MUTANTS: Final = (
             "min([*remaining, delay_ms] if all(m.readable for m in group.members) else "
             "[delay_ms])")),
     ("warm_up_over_a_round_without_metadata",
-     Mutant("a round without metadata cancels warm-ups", "session.deciding:_named",
+     Mutant("a round without metadata cancels warm-ups", "leader.rounds:_named",
             '_attribute(plugin, "warmup")',
             "None")),
     ("refused_when_all_is_stopped",

@@ -15,10 +15,10 @@ import pytest
 from attrs import define, field
 
 from coopgroup.core.leader import read_members
+from coopgroup.core.leader.rounds import lead_round
 from coopgroup.core.session import (
     LagsChecked,
     RoundDecided,
-    lead_round,
     new_session,
     session_deadline_ms,
     step,

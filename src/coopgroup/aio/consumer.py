@@ -18,7 +18,7 @@ import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from attrs import define, evolve, field
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
@@ -40,8 +40,10 @@ from coopgroup.kafka.forked import is_of_parent, keep_to_process
 from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.membership.group_metadata import encode_group_metadata
 from coopgroup.kafka.membership.subscription import read_topics
-from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.kafka.records.partitions import to_partitions
+
+if TYPE_CHECKING:
+    from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 
 
 def _close(parts: ConsumerParts) -> None:

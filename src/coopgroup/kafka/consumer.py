@@ -34,9 +34,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.cimpl import Consumer
 from confluent_kafka.error import ConsumeError
 
-from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.member.events import WarmedUp, Woken
-from coopgroup.core.policies.policy import Policy
 from coopgroup.kafka.callbacks.application_inbox import GroupErrors
 from coopgroup.kafka.callbacks.finalizer import (
     Finalizer,
@@ -73,13 +71,6 @@ from coopgroup.kafka.membership.subscription import Subscription
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.watching import TopicWatcher
 from coopgroup.kafka.membership.work_meter import WorkMeter
-from coopgroup.kafka.plugins import (
-    AssignorChoice,
-    PolicyChoice,
-    check_plugins,
-    chosen_assignor,
-    chosen_policy,
-)
 from coopgroup.kafka.pump import Pump
 from coopgroup.kafka.records.committing import Committing, read_committed
 from coopgroup.kafka.records.decoding import Decoder, error_of
@@ -99,7 +90,10 @@ from coopgroup.kafka.records.starting_offsets import RESET_TO, StartingOffsets
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata
 
+    from coopgroup.core.assignors.base import Assignor
+    from coopgroup.core.policies.policy import Policy
     from coopgroup.kafka.health.value import Health
+    from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 
 
 # Maximum wait in librdkafka for a large batch.
@@ -969,9 +963,17 @@ def choose_plugins(
         settings.member.require_leader("assignor=")
     if policy is not None:
         settings.member.require_leader("policy=")
-    where = chosen_assignor(
-        settings.assignor if assignor is None else assignor, assignor_of(settings.strategies)
+    wanted = settings.assignor if assignor is None else assignor
+    wanted = assignor_of(settings.strategies) if wanted is None else wanted
+    named = settings.policy if policy is None else policy
+    if wanted is None and named is None:
+        return None, None
+    from coopgroup.kafka.plugins import (  # noqa: PLC0415 - imports all assignors and policies
+        check_plugins,
+        chosen_assignor,
+        chosen_policy,
     )
-    when = chosen_policy(settings.policy if policy is None else policy)
+
+    where, when = chosen_assignor(wanted), chosen_policy(named)
     check_plugins(where, when)
     return where, when

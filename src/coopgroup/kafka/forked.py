@@ -9,6 +9,7 @@ says why it cannot be used.
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from typing import Final, NoReturn
 
@@ -54,3 +55,15 @@ def _stand_in() -> None:
 
 
 os.register_at_fork(after_in_child=_stand_in)
+
+forks_wait: Final = threading.RLock()
+"""Held by a thread of a member while it imports modules.
+
+A child would inherit the lock of a module that no thread releases there, and wait for ever when it
+imports this module.
+"""
+os.register_at_fork(
+    before=forks_wait.acquire,
+    after_in_parent=forks_wait.release,
+    after_in_child=forks_wait.release,
+)

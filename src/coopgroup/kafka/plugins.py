@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from coopgroup.core.assignors.base import Assignor
+from coopgroup.core.assignors.registry import choose_assignor
 from coopgroup.core.policies.balance import BalanceRule
-from coopgroup.core.policies.built_in import EagerPolicy
+from coopgroup.core.policies.built_in import EagerPolicy, choose_policy
 from coopgroup.core.policies.policy import Policy
 from coopgroup.errors import ConfigurationError
 
@@ -30,23 +31,13 @@ PolicyChoice: TypeAlias = Policy | str | Mapping[str, Any]
 """A policy, its name, or `{"name": …}` with its options."""
 
 
-def chosen_assignor(given: AssignorChoice | None, usual: str | None = None) -> Assignor | None:
+def chosen_assignor(given: AssignorChoice | None) -> Assignor | None:
     """Return the assignor; None for the default.
-
-    Args:
-        given: the application's choice.
-        usual: the name of the assignor that applies without a choice.
 
     Raises:
         ConfigurationError: there is no assignor of this name, or an option is wrong.
     """
-    wanted: Any = usual if given is None else given
-    if not isinstance(wanted, str | Mapping):
-        assignor: Assignor | None = wanted
-        return assignor
-    from coopgroup.core.assignors.registry import choose_assignor  # noqa: PLC0415 - imports all of them
-
-    return choose_assignor(wanted)
+    return choose_assignor(given) if isinstance(given, str | Mapping) else given
 
 
 def chosen_policy(given: PolicyChoice | None) -> Policy | None:
@@ -55,11 +46,7 @@ def chosen_policy(given: PolicyChoice | None) -> Policy | None:
     Raises:
         ConfigurationError: there is no policy of this name, or an option is wrong.
     """
-    if not isinstance(given, str | Mapping):
-        return given
-    from coopgroup.core.policies.built_in import choose_policy  # noqa: PLC0415 - imports all of them
-
-    return choose_policy(given)
+    return choose_policy(given) if isinstance(given, str | Mapping) else given
 
 
 def check_plugins(assignor: object, policy: object) -> None:

@@ -172,3 +172,30 @@ def test_group_that_has_opened_something_belongs_to_the_parent(
     if key.endswith("topic"):
         keys = f"KEYS[{key!r}] = 'opened'\n"
     assert output_of(f"{CHECK}{keys}{made}{REFUSED_IN_CHILD}{END}") == "0\n"
+
+
+def test_fork_waits_while_a_member_imports_modules() -> None:
+    """The child would wait for ever for the lock of a module that the fork interrupted."""
+    program = (
+        "import os, threading\n"
+        "from coopgroup.kafka.forked import forks_wait\n"
+        "held, go = threading.Event(), threading.Event()\n"
+        "def load():\n"
+        "    with forks_wait:\n"
+        "        held.set()\n"
+        "        go.wait()\n"
+        "        print('loaded', flush=True)\n"
+        "os.register_at_fork(before=go.set)\n"  # the last one registered runs first
+        "thread = threading.Thread(target=load)\n"
+        "thread.start()\n"
+        "held.wait()\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    with forks_wait:\n"
+        "        print('child', flush=True)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+        "with forks_wait:\n"
+        "    print('parent', flush=True)\n"
+    )
+    assert output_of(program).split() == ["loaded", "child", "parent"]

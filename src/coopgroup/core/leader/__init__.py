@@ -14,13 +14,16 @@ of the leading member does the following, in this order:
    `RoundContext` shows this). After another member has led a round it forgets the state.
 5. If `RoundDecision.refused`, it rejoins after a pause: the round moved nothing, so unowned
    resources still have no owner.
+
+`rounds` and `lag_checks` do steps 3 and 5 for a member of `coopgroup.core.session`.
 """
 
 from coopgroup.core.leader.answer import fallback_round, lead, member_assignments
 from coopgroup.core.leader.decision import RoundDecision, decide_round, refused_round
 from coopgroup.core.leader.kafka_rounds import lead_kafka_round
-from coopgroup.core.leader.request import RoundRequest, TopicMetadata, read_members
+from coopgroup.core.leader.request import RoundRequest, read_members
 from coopgroup.core.model.lags import NO_LAGS, Lags
+from coopgroup.core.model.metadata import TopicMetadata
 
 __all__ = [
     "NO_LAGS",

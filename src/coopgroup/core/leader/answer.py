@@ -15,9 +15,10 @@ import numpy as np
 from coopgroup.core.leader.belief import Believed, believed_request, remember_given
 from coopgroup.core.leader.decision import RoundDecision, decide_round, refused_round
 from coopgroup.core.leader.differing import differing
-from coopgroup.core.leader.request import RoundRequest, TopicMetadata, known_claims
+from coopgroup.core.leader.request import RoundRequest, known_claims
 from coopgroup.core.model import EMPTY, NOBODY, ResourceSet, resolve_claims
 from coopgroup.core.model.group import split_by_member
+from coopgroup.core.model.metadata import TopicMetadata
 from coopgroup.core.model.plan import revoked_by_member, revoked_claims
 from coopgroup.core.protocol.assignment import encode_assignment
 from coopgroup.core.protocol.digests import names_digest, resources_digest

@@ -24,10 +24,11 @@ from coopgroup.core.assignors.round_robin import RoundRobinAssignor
 from coopgroup.core.assignors.sticky.assignor import StickyAssignor
 from coopgroup.core.leader.belief import Believed, believed_claims, remember_given
 from coopgroup.core.leader.decision import decide_round, refused_round
-from coopgroup.core.leader.request import TopicMetadata, known_claims
+from coopgroup.core.leader.request import known_claims
 from coopgroup.core.model import EMPTY, NOBODY, MemberClaim, ResourceSet, resolve_claims
 from coopgroup.core.model.group import split_by_member
 from coopgroup.core.model.lags import NO_LAGS
+from coopgroup.core.model.metadata import TopicMetadata
 from coopgroup.core.policies.built_in import EagerPolicy, SimplePolicy
 from coopgroup.core.protocol.kafka_assignment import encode_kafka_assignment
 from coopgroup.core.protocol.kafka_protocols import KafkaProtocol

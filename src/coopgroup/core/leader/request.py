@@ -19,10 +19,9 @@ from coopgroup.core.telemetry.records import SubscriptionUnreadable, UserDataUnr
 from coopgroup.errors import DecodeError, RemoteProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from coopgroup.core.model.group_api import JoinedMember
-    from coopgroup.core.model.resource_set import Int64Array
     from coopgroup.core.policies.memory import PolicyState
     from coopgroup.core.protocol.values import Subscription
     from coopgroup.core.telemetry.records import Record
@@ -60,21 +59,6 @@ class RoundRequest:
         them up immediately. In the next round they are new, and go to other members.
         """
         return ResourceSet.union_all([claim.owned & claim.declined for claim in self.claims])
-
-
-@frozen(kw_only=True)
-class TopicMetadata:
-    """The existing resources, as the leader sees them.
-
-    Attributes:
-        resources: every resource of the subscribed names.
-        racks: racks of each resource's replicas by name and index; None if unknown.
-        weights: int64, the catalogue's weights in the order of `resources`; None for partitions.
-    """
-
-    resources: ResourceSet
-    racks: Mapping[str, Mapping[int, Sequence[str]]] | None = None
-    weights: Int64Array | None = None
 
 
 _NO_USER_DATA: Final = UserData()

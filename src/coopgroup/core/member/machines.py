@@ -6,9 +6,9 @@ settings choose the machine (`MemberConfig.protocol`), and a member keeps its ma
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
 
@@ -16,12 +16,8 @@ from coopgroup.core.member import machine as classic
 from coopgroup.core.member import member as classic_member
 from coopgroup.core.member import requests as classic_requests
 from coopgroup.core.member.config import GroupProtocol
-from coopgroup.core.member.consumer import machine as consumer
-from coopgroup.core.member.consumer import requests as consumer_requests
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from coopgroup.core.member.config import MemberConfig
     from coopgroup.core.member.effects import Effect, KeptIdentity
     from coopgroup.core.member.events import Event
@@ -34,27 +30,21 @@ class _Step(Protocol):
     ) -> tuple[Member, tuple[Effect, ...]]: ...
 
 
-@frozen(kw_only=True)
+@frozen
 class _Machine:
     new_member: Callable[[MemberConfig, KeptIdentity | None], Member]
     step: _Step
     next_deadline_ms: Callable[[Member], int | None]
 
 
-_MACHINES: Final[Mapping[GroupProtocol, _Machine]] = types.MappingProxyType(
-    {
-        GroupProtocol.CLASSIC: _Machine(
-            new_member=classic_member.new_member,
-            step=classic.step,
-            next_deadline_ms=classic_requests.next_deadline_ms,
-        ),
-        GroupProtocol.CONSUMER: _Machine(
-            new_member=consumer.new_member,
-            step=consumer.step,
-            next_deadline_ms=consumer_requests.next_deadline_ms,
-        ),
-    }
-)
+@cache
+def _machine(protocol: GroupProtocol) -> _Machine:
+    """Return the machine of a protocol; a process loads only the machines of its members."""
+    if protocol is GroupProtocol.CONSUMER:
+        from coopgroup.core.member.consumer import machine, requests  # noqa: PLC0415 - see above
+
+        return _Machine(machine.new_member, machine.step, requests.next_deadline_ms)
+    return _Machine(classic_member.new_member, classic.step, classic_requests.next_deadline_ms)
 
 
 def new_member(config: MemberConfig, kept: KeptIdentity | None = None) -> Member:
@@ -68,7 +58,7 @@ def new_member(config: MemberConfig, kept: KeptIdentity | None = None) -> Member
     Raises:
         ConfigurationError: settings contradict each other, or one is missing.
     """
-    return _MACHINES[config.protocol].new_member(config, kept)
+    return _machine(config.protocol).new_member(config, kept)
 
 
 def step(member: Member, event: Event, *, now_ms: int) -> tuple[Member, tuple[Effect, ...]]:
@@ -85,9 +75,9 @@ def step(member: Member, event: Event, *, now_ms: int) -> tuple[Member, tuple[Ef
     Raises:
         LocalProtocolError: the event is not legal in the member's state; the member is unchanged.
     """
-    return _MACHINES[member.config.protocol].step(member, event, now_ms=now_ms)
+    return _machine(member.config.protocol).step(member, event, now_ms=now_ms)
 
 
 def next_deadline_ms(member: Member) -> int | None:
     """Return when the host must give `Woken` at the latest, in ms; None for never."""
-    return _MACHINES[member.config.protocol].next_deadline_ms(member)
+    return _machine(member.config.protocol).next_deadline_ms(member)

@@ -39,6 +39,15 @@ class MemberChoices:
     assignor_digest: int | None = None
 
 
+_NO_OPTIONS: Final = zlib.crc32(b"{}")
+_USUAL: Final = MemberChoices(
+    policy="simple",
+    assignor="sticky",
+    policy_digest=_NO_OPTIONS,
+    assignor_digest=_NO_OPTIONS,
+)
+
+
 class Named(Protocol):
     """A policy or an assignor."""
 
@@ -48,17 +57,18 @@ class Named(Protocol):
         ...
 
 
-def choices_of(policy: Named, assignor: Named) -> MemberChoices:
+def choices_of(policy: Named | None, assignor: Named | None) -> MemberChoices:
     """Return what a member tells about its policy and its assignor.
 
+    None stands for the defaults, which a member loads only when it may lead.
     The options of an attrs class are the arguments of its constructor. Arguments that comparisons
     leave out (`eq=False`) are no options. Any other class has a name, and no digest.
     """
     return MemberChoices(
-        policy=_name(policy),
-        assignor=_name(assignor),
-        policy_digest=_digest(policy),
-        assignor_digest=_digest(assignor),
+        policy=_USUAL.policy if policy is None else _name(policy),
+        assignor=_USUAL.assignor if assignor is None else _name(assignor),
+        policy_digest=_USUAL.policy_digest if policy is None else _digest(policy),
+        assignor_digest=_USUAL.assignor_digest if assignor is None else _digest(assignor),
     )
 
 

@@ -9,14 +9,12 @@ from attrs import define, field, frozen
 
 from coopgroup.core.model import NOBODY
 from coopgroup.core.model.pairs import holds, pair_keys, refusals
-from coopgroup.core.policies.memory import PairKind
 from coopgroup.core.policies.tables import LAG_STEPS, LagStep
 
 if TYPE_CHECKING:
     from coopgroup.core.model import GroupSnapshot
     from coopgroup.core.model.group import Float64Array
     from coopgroup.core.model.resource_set import BoolArray, Int32Array, Int64Array
-    from coopgroup.core.policies.memory import PolicyState
 
 
 # --- checks between rounds ------------------------------------------------------------------------
@@ -119,21 +117,6 @@ def count_looks(
     looks[steps.are(LagStep.RESET)] = 0
     counted = np.flatnonzero(looks).tolist()
     return tuple((member_ids[number], int(looks[number])) for number in counted)
-
-
-def is_at_rest(state: PolicyState, now_ms: int) -> bool:
-    """Return whether the group is settled: no resource waits, moves or stops.
-
-    Args:
-        state: the leader's memory of its last round.
-        now_ms: the leader's clock.
-    """
-    rows = state.resources
-    waits = (rows.loss != NOBODY).any() or state.initial_until_ms is not None or state.blind
-    stops = state.pairs.are(PairKind.TOLD).any()
-    moves = state.moves_pending or rows.planned.any() or stops
-    resting = state.moves_due_ms is None or state.moves_due_ms <= now_ms
-    return bool(resting and not waits and not moves)
 
 
 def _mean(loads: Float64Array) -> float:

@@ -385,6 +385,19 @@ class PolicyState:
         """
         return tuple((given, one) for given in self.given for one in given.revoked)
 
+    def is_at_rest(self, now_ms: int) -> bool:
+        """Return whether the group is settled: no resource waits, moves or stops.
+
+        Args:
+            now_ms: the leader's clock.
+        """
+        rows = self.resources
+        waits = (rows.loss != NOBODY).any() or self.initial_until_ms is not None or self.blind
+        stops = self.pairs.are(PairKind.TOLD).any()
+        moves = self.moves_pending or rows.planned.any() or stops
+        resting = self.moves_due_ms is None or self.moves_due_ms <= now_ms
+        return bool(resting and not waits and not moves)
+
 
 # --- as arrays of a group ------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 Theory of operation. A round with a `BalanceRule` in its policy and an assignor that reads lags
 leaves a `LagWatch` in the session. When a check is due, and the member leads a settled group, the
 session asks its host for it (`CheckLags`). The host looks up the lags and passes them to
-`check_lags`, where that delays nothing else. The result (`LagsChecked`) is an event.
+`check_lags` of `coopgroup.core.leader`, where that delays nothing else. The result (`LagsChecked`)
+is an event.
 
 If lags were uneven for a long time, the check decides the round that would start now. It uses the
 function of a real round, and throws the plan away. A round starts only if this plan has moves.
@@ -17,38 +18,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import attrs
-import numpy as np
 from attrs import frozen
 
-from coopgroup.core.leader import Lags, decide_round
-from coopgroup.core.leader.decision import read_only
 from coopgroup.core.member import MemberState
 from coopgroup.core.member.effects import Report
 from coopgroup.core.member.events import RejoinRequested, Woken
-from coopgroup.core.model import NOBODY
 from coopgroup.core.model.replacing import replaced
-from coopgroup.core.policies.balance import (
-    BalanceRule,
-    count_looks,
-    is_at_rest,
-    lag_loads,
-)
-from coopgroup.core.policies.memory import PairKind
-from coopgroup.core.policies.policy import RoundContext
+from coopgroup.core.session.deciding import LeaderContext
 from coopgroup.core.session.own_rounds import own_round_stands
-from coopgroup.core.session.state import LagWatch
-from coopgroup.core.telemetry.records import BalanceRequested
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from coopgroup.core.assignors.base import Assignor
-    from coopgroup.core.leader import RoundDecision
-    from coopgroup.core.model import GroupSnapshot, ResourceSet
-    from coopgroup.core.model.group import Float64Array
+    from coopgroup.core.model import ResourceSet
     from coopgroup.core.model.resource_set import Int64Array
-    from coopgroup.core.policies.policy import Policy
-    from coopgroup.core.session.state import Session
+    from coopgroup.core.session.state import LagWatch, Session
+    from coopgroup.core.telemetry.records import BalanceRequested
 
 
 @frozen(kw_only=True, eq=False)
@@ -63,7 +46,7 @@ class CheckLags:
 
     number: int
     watch: LagWatch
-    context: RoundContext
+    context: LeaderContext
 
     @property
     def resources(self) -> ResourceSet:
@@ -87,31 +70,6 @@ class LagsChecked:
     looks: tuple[tuple[str, int], ...]
     lags: Int64Array | None = None
     request: BalanceRequested | None = None
-
-
-def watch_of(
-    decision: RoundDecision, context: RoundContext, assignor: Assignor, policy: Policy
-) -> LagWatch | None:
-    """Return the watch after a round; None if the policy has no rule or no lags are read.
-
-    Args:
-        decision: the round.
-        context: its circumstances.
-        assignor: assignor of the round.
-        policy: policy of the round; its `BalanceRule`, if any, is its attribute `balance`.
-    """
-    rule = getattr(policy, "balance", None)
-    if not isinstance(rule, BalanceRule) or not assignor.needs_lags:
-        return None
-    group, owner = decision.group, read_only(decision.plan.assigned.copy())
-    owned = np.flatnonzero(owner != NOBODY).astype(np.int32)
-    # Revoked claims are missing here: no check is due before members have given them up.
-    return LagWatch(
-        rule=rule,
-        group=attrs.evolve(group, owner=owner, claim_members=owner[owned], claim_resources=owned),
-        asked=context.balance,
-        moved=not np.array_equal(group.owner, owner),
-    )
 
 
 def next_watch(before: LagWatch | None, after: LagWatch | None, now_ms: int) -> LagWatch | None:
@@ -140,54 +98,6 @@ def next_watch(before: LagWatch | None, after: LagWatch | None, now_ms: int) -> 
     return after
 
 
-def check_lags(
-    duty: CheckLags, lags: Lags | None, *, assignor: Assignor, policy: Policy
-) -> LagsChecked:
-    """Decide whether a round should start. Pure, and as slow as a round.
-
-    Args:
-        duty: the effect.
-        lags: the result of the look-up; None if it failed, and the check counts for nothing.
-        assignor: decides where.
-        policy: decides when.
-    """
-    watch = duty.watch
-    if lags is None:
-        return LagsChecked(number=duty.number, looks=watch.looks, lags=watch.lags)
-    group, rule = watch.group, watch.rule
-    figures = read_only(lags.aligned(group.resources))
-    loads = lag_loads(group, group.owner, figures)
-    looks = count_looks(rule, group.member_ids, loads, watch.looks)
-    overloaded = [member for member, count in looks if count >= rule.looks]
-    request = None
-    if overloaded:
-        # A short peak between two checks would be gone by the time of the round.
-        lasting = figures if watch.lags is None else np.minimum(figures, watch.lags)
-        arrivals = lags.aligned_arrivals(group.resources)
-        seen = Lags(resources=group.resources, values=lasting, arrivals_per_s=arrivals)
-        context = attrs.evolve(duty.context, lags=seen)
-        after = decide_round(group, seen, assignor=assignor, policy=policy, context=context).state
-        # A move starts now, or when its receiver is warm. The next round will report any error.
-        rows, told = after.resources, after.pairs.are(PairKind.TOLD)
-        moving = rows.promised.copy()
-        moving[after.pairs.resource[told]] = True
-        moves = rows.names.take(moving)
-        request = _request(group, loads, overloaded, moves) if moves else None
-    return LagsChecked(number=duty.number, looks=looks, lags=figures, request=request)
-
-
-def _request(
-    group: GroupSnapshot, loads: Float64Array, overloaded: Sequence[str], moves: ResourceSet
-) -> BalanceRequested:
-    load_of = dict(zip(group.member_ids, loads.tolist(), strict=True))
-    return BalanceRequested(
-        overloaded=tuple(overloaded),
-        lags=tuple(round(load_of[member]) for member in overloaded),
-        mean_lag=round(float(loads.mean())),
-        resources=moves,
-    )
-
-
 def look_deadline_ms(session: Session) -> int | None:
     """Return when the next lag check is due, in ms; None while this member does not check.
 
@@ -205,7 +115,7 @@ def due_check(session: Session, now_ms: int) -> tuple[Session, tuple[CheckLags, 
     watch, state = session.watch, session.policy_state
     if watch is None or state is None or due_ms is None or now_ms < due_ms:
         return session, ()
-    at_rest, member = is_at_rest(state, now_ms), session.member
+    at_rest, member = state.is_at_rest(now_ms), session.member
     watch = attrs.evolve(
         watch,
         due_ms=now_ms + watch.rule.interval_ms,
@@ -213,7 +123,7 @@ def due_check(session: Session, now_ms: int) -> tuple[Session, tuple[CheckLags, 
         looks=watch.looks if at_rest else (),
     )
     session = replaced(session, watch=watch)
-    context = RoundContext(
+    context = LeaderContext(
         leader_id=member.member_id,
         generation=member.generation,
         now_ms=now_ms,

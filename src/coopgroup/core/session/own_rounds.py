@@ -20,14 +20,10 @@ from coopgroup.core.member.transitions import SETTLED
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinGroupAnswer
 from coopgroup.core.model.replacing import replaced
-from coopgroup.core.policies.warmth import warmup_of
-from coopgroup.core.protocol.digests import resources_digest
 
 if TYPE_CHECKING:
-    from coopgroup.core.leader import RoundRequest
     from coopgroup.core.member import Member
     from coopgroup.core.model.group_api import JoinedMember
-    from coopgroup.core.policies.policy import Policy
     from coopgroup.core.session.state import OwedRound, Session
 
 # Delay after a round that moved nothing: long enough not to spin, short enough not to be an outage.
@@ -53,6 +49,8 @@ class SeenTopics:
 class LookOver:
     """Effect: look up the topics of a group that this member leads without having decided a round.
 
+    `needs_round` of `coopgroup.core.leader` says whether the leader must start one.
+
     Attributes:
         members: members with encoded subscriptions; `read_members` returns their topics.
         shared_digest: `resources_digest` of the resources in the group's last round; None if
@@ -64,24 +62,6 @@ class LookOver:
     members: tuple[JoinedMember, ...]
     shared_digest: int | None
     has_digests: bool
-
-    def needs_round(self, found: ResourceSet, request: RoundRequest, policy: Policy) -> bool:
-        """Return whether this leader must start a round.
-
-        It must if the existing resources differ from those of the group's last round, or if
-        warm-ups may run: only the earlier process knew when they time out.
-
-        Args:
-            found: the existing resources.
-            request: the members of the round.
-            policy: policy of this member.
-        """
-        if not self.has_digests:
-            return False
-        warms_up = any(claims.warm is not None for claims in request.claims)
-        if warms_up and warmup_of(policy) is not None:
-            return True
-        return resources_digest(found) != self.shared_digest
 
 
 def join_answer_of(event: object) -> JoinGroupAnswer | None:

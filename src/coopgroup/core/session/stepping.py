@@ -41,7 +41,6 @@ from coopgroup.core.member.events import Event as MemberEvent
 from coopgroup.core.member.turn import Turn
 from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.replacing import replaced
-from coopgroup.core.policies.policy import RoundContext
 from coopgroup.core.session.balancing import (
     CheckLags,
     LagsChecked,
@@ -50,7 +49,7 @@ from coopgroup.core.session.balancing import (
     next_watch,
     with_result,
 )
-from coopgroup.core.session.deciding import DecideRound, RoundDecided
+from coopgroup.core.session.deciding import DecideRound, LeaderContext, RoundDecided
 from coopgroup.core.session.differences import told_once
 from coopgroup.core.session.overdue import claims_deadline_ms, due_claims
 from coopgroup.core.session.own_rounds import (
@@ -254,7 +253,7 @@ def _translated(session: Session, effect: MemberEffect, now_ms: int) -> SessionE
         number=effect.number,
         generation=effect.generation,
         members=effect.members,
-        context=RoundContext(
+        context=LeaderContext(
             leader_id=effect.member_id,
             generation=effect.completed_generation,
             now_ms=now_ms,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from socket import gethostname
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import field, frozen
 from confluent_kafka import KafkaError
@@ -40,10 +40,12 @@ from coopgroup.kafka.config.values import (
     text,
     whole,
 )
-from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 from coopgroup.kafka.records.decoding import Deserializers
 from coopgroup.protocol import KafkaProtocol, kafka_protocol
 from coopgroup.telemetry import Envelope
+
+if TYPE_CHECKING:
+    from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 
 _UNKNOWN_KEY: Final = re.compile(r'No such configuration property: "([^"]*)"')
 OWN_PROTOCOL: Final = "coopgroup"

@@ -24,7 +24,7 @@ import os
 import random
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -33,9 +33,6 @@ from uuid import uuid4
 import attrs
 from attrs import define, field
 
-from coopgroup.core.assignors.base import Assignor
-from coopgroup.core.assignors.sticky.assignor import StickyAssignor
-from coopgroup.core.leader import RoundRequest, read_members
 from coopgroup.core.member import ErrorCode, KeptIdentity, Member, MemberState
 from coopgroup.core.member.effects import (
     BeginWarmups,
@@ -72,10 +69,8 @@ from coopgroup.core.model.group_api import (
     Answer,
     Coordinator,
     GroupRequest,
-    JoinedMember,
+    JoinGroupRequest,
 )
-from coopgroup.core.policies.built_in import SimplePolicy
-from coopgroup.core.policies.policy import Policy
 from coopgroup.core.session import (
     CheckLags,
     DecideRound,
@@ -118,7 +113,10 @@ from coopgroup.telemetry import ClaimRefused, MemberReported, Record
 from coopgroup.worker import Worker, require_threads
 
 if TYPE_CHECKING:
+    from coopgroup.core.assignors.base import Assignor
+    from coopgroup.core.policies.policy import Policy
     from coopgroup.kafka.membership.bell import TopicBell
+    from coopgroup.kafka.membership.deciding import Read
 
 _SHARE_OF_SESSION: Final = 0.25
 _LATE_S_MIN: Final = 0.5
@@ -225,7 +223,7 @@ class GroupDriver:
     slot: IdentitySlot | None = None
     inbox: ApplicationInbox = field(factory=ApplicationInbox)
     application: ResourceApplication | None = None
-    read: Callable[[Sequence[JoinedMember]], RoundRequest] = read_members
+    read: Read | None = None
     complete: Callable[[RoundDecided], RoundDecided] | None = None
     meter: WorkMeter = field(factory=WorkMeter)
     lease_until_s: float = field(default=math.inf, init=False)
@@ -256,12 +254,10 @@ class GroupDriver:
     def __attrs_post_init__(self) -> None:
         require_threads()
         slot = self.slot
-        assignor = StickyAssignor() if self.assignor is None else self.assignor
-        policy = SimplePolicy() if self.policy is None else self.policy
         self._session = new_session(
             attrs.evolve(
                 self.settings.member,
-                choices=choices_of(policy, assignor),
+                choices=choices_of(self.policy, self.assignor),
                 own_id=str(uuid4()),
             ),
             None if slot is None else slot.kept,
@@ -279,8 +275,8 @@ class GroupDriver:
             self.sink.warn, "session_timeout_unknown", "session_timeout_known"
         )
         self.leader = RoundLeader(
-            assignor=assignor,
-            policy=policy,
+            assignor=self.assignor,
+            policy=self.policy,
             lookup=self.lookup,
             timeout_ms=self.settings.leader_timeout_ms,
             post=self.post,
@@ -528,9 +524,7 @@ class GroupDriver:
     def _carry_out(self, effect: SessionEffect) -> None:
         match effect:
             case Send():
-                hear = partial(self._hear, effect.request_id)
-                node, timeout_ms = effect.coordinator, effect.timeout_ms
-                self._ask(effect.lane, effect.request, hear, node, timeout_ms)
+                self._send(effect)
             case CancelJoin():
                 self.transport.close_lane(Lane.JOIN)
             case (
@@ -565,6 +559,13 @@ class GroupDriver:
                     member_id=own.member_id if effect.member_id is None else effect.member_id,
                     generation=own.generation,
                 )
+
+    def _send(self, effect: Send) -> None:
+        hear = partial(self._hear, effect.request_id)
+        node, timeout_ms = effect.coordinator, effect.timeout_ms
+        self._ask(effect.lane, effect.request, hear, node, timeout_ms)
+        if isinstance(effect.request, JoinGroupRequest):  # its answer may make this member lead
+            self.leader.prepare()
 
     def _look_up(
         self,

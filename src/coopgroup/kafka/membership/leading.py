@@ -19,19 +19,15 @@ its regular time.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from attrs import define, field
 
-from coopgroup.core.assignors.base import Assignor
-from coopgroup.core.leader import Lags, RoundRequest, TopicMetadata, read_members
 from coopgroup.core.member.events import RejoinRequested
 from coopgroup.core.model import ResourceSet
-from coopgroup.core.model.group_api import JoinedMember
-from coopgroup.core.policies.policy import Policy
 from coopgroup.core.session import (
     CheckLags,
     DecideRound,
@@ -40,15 +36,24 @@ from coopgroup.core.session import (
     RebalanceLags,
     RoundDecided,
     SeenTopics,
-    check_lags,
-    lead_round,
 )
 from coopgroup.errors import one_line
 from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.forked import forks_wait
 from coopgroup.kafka.membership.ports import RoundLookup
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.trouble import Trouble
 from coopgroup.worker import URGENT, Job, Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coopgroup.core.assignors.base import Assignor
+    from coopgroup.core.leader.request import RoundRequest
+    from coopgroup.core.model.lags import Lags
+    from coopgroup.core.model.metadata import TopicMetadata
+    from coopgroup.core.policies.policy import Policy
+    from coopgroup.kafka.membership.deciding import Decider, Read
 
 _STOP_TIMEOUT_S: Final = 2.0
 # A member that returns has its assignment by then. The client of the look-up would delay its first
@@ -80,6 +85,9 @@ class RoundLeader:
     """Decides rounds for the driver.
 
     Attributes:
+        assignor: of this member; None for the default.
+        policy: of this member; None for the default.
+        read: decodes the subscriptions of a round; None for `read_members`.
         seen: topics of the last round led here, with their partitions at the latest look-up.
         request: the subscriptions of the last round led here; None before.
         looks: runs the looks at topics and lags, which may wait for brokers.
@@ -87,13 +95,13 @@ class RoundLeader:
         complete: adds the host's fields to the assignments of a decided round.
     """
 
-    assignor: Assignor
-    policy: Policy
+    assignor: Assignor | None
+    policy: Policy | None
     lookup: RoundLookup
     timeout_ms: int
     post: Callable[[RoundDecided | RejoinRequested], None]
     sink: TelemetrySink
-    read: Callable[[Sequence[JoinedMember]], RoundRequest] = read_members
+    read: Read | None = None
     complete: Callable[[RoundDecided], RoundDecided] = _unchanged
     seen: SeenTopics = field(factory=SeenTopics)
     request: RoundRequest | None = field(default=None, init=False)
@@ -107,10 +115,28 @@ class RoundLeader:
     # A round without its look-up moves nothing or moves blindly, so these are told at once.
     _no_metadata: Trouble = field(init=False)
     _no_lags: Trouble = field(init=False)
+    _decider: Decider | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._no_metadata = Trouble(self.warn, "metadata_unavailable", "metadata_available")
         self._no_lags = Trouble(self.warn, "lags_unavailable", "lags_available")
+
+    def prepare(self) -> None:
+        """Load the leader's side in the background, before a round needs it."""
+        if self._decider is None:
+            with suppress(RuntimeError):  # no thread is available: the round loads it
+                self._rounds.submit(self._load)
+
+    def _load(self) -> None:
+        self.decider()
+
+    def decider(self) -> Decider:
+        """Return the leader's side of the core, which the first call loads."""
+        if self._decider is None:
+            with forks_wait:
+                from coopgroup.kafka.membership.deciding import Decider  # noqa: PLC0415 - see there
+            self._decider = Decider.of(self.assignor, self.policy, self.read)
+        return self._decider
 
     def start(self, duty: DecideRound) -> None:
         """Decide a round in the background; only the first outcome counts."""
@@ -158,7 +184,8 @@ class RoundLeader:
 
     def _look(self, duty: LookOver, before: SeenTopics) -> None:
         try:
-            request = self.read(duty.members)
+            decider = self.decider()
+            request = decider.read(duty.members)
             metadata = self._metadata(request)
         except Exception as error:  # noqa: BLE001 -- a member that leads is worth more than a watch
             self.warn("topics_unavailable", error=str(error))
@@ -168,14 +195,14 @@ class RoundLeader:
             if self.seen is not before:
                 return  # a round was led meanwhile
             self.seen = SeenTopics(topics=request.topics, partitions=found)
-        if metadata is not None and duty.needs_round(found, request, self.policy):
+        if metadata is not None and decider.needs_round(duty, found, request):
             self.post(RejoinRequested(reason="the leader returned"))
 
     def _lead(self, led: _Round) -> None:
         if self.is_stopped or led.once.locked():
             return
         try:
-            led.request = self.request = self.read(led.duty.members)
+            led.request = self.request = self.decider().read(led.duty.members)
             with self.turn:
                 self._decide(led, led.request)
         except BaseException as error:  # noqa: BLE001 -- SystemExit, too, would go unnoticed
@@ -184,13 +211,11 @@ class RoundLeader:
     def _decide(self, led: _Round, request: RoundRequest) -> None:
         if led.once.locked():
             return
-        metadata = self._metadata(request)
+        decider, metadata = self.decider(), self._metadata(request)
         lags = None
-        if metadata is not None and self.assignor.needs_lags:
+        if metadata is not None and decider.assignor.needs_lags:
             lags = self._lags_of_rebalance(led.duty, metadata)
-        outcome = lead_round(
-            led.duty, request, metadata, lags, assignor=self.assignor, policy=self.policy
-        )
+        outcome = decider.lead(led.duty, request, metadata, lags)
         self._lags = self._lags.after(outcome, self._lags.lags)
         if metadata is not None:
             with self._lock:
@@ -201,15 +226,7 @@ class RoundLeader:
         self._refuse(led, f"no decision within coopgroup.leader.timeout.ms ({self.timeout_ms})")
 
     def _refuse(self, led: _Round, failure: str) -> None:
-        outcome = lead_round(
-            led.duty,
-            led.request,
-            None,
-            None,
-            assignor=self.assignor,
-            policy=self.policy,
-            failure=failure,
-        )
+        outcome = self.decider().lead(led.duty, led.request, None, None, failure=failure)
         self._finish(led, outcome)
 
     def _finish(self, led: _Round, outcome: RoundDecided) -> None:
@@ -278,9 +295,7 @@ class LagWatcher:
             if now_s() > until_s or not self.leader.turn.acquire(blocking=False):
                 return
             try:
-                checked = check_lags(
-                    duty, lags, assignor=self.leader.assignor, policy=self.leader.policy
-                )
+                checked = self.leader.decider().check(duty, lags)
             finally:
                 self.leader.turn.release()
         except BaseException as error:  # noqa: BLE001 -- SystemExit, too, would go unnoticed

@@ -25,9 +25,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from coopgroup.core.leader import Lags, TopicMetadata
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group import Float64Array
+from coopgroup.core.model.lags import Lags
+from coopgroup.core.model.metadata import TopicMetadata
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.config.connection_settings import ConnectionSettings
 from coopgroup.kafka.config.shown_values import shown_configuration

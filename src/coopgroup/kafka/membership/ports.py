@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeAlias
 
-from coopgroup.core.leader import Lags, TopicMetadata
 from coopgroup.core.member.effects import (
     BeginWarmups,
     CancelWarmups,
@@ -19,6 +18,8 @@ from coopgroup.core.member.effects import (
     RevokeResources,
 )
 from coopgroup.core.model import Resource, ResourceSet
+from coopgroup.core.model.lags import Lags
+from coopgroup.core.model.metadata import TopicMetadata
 
 Notice: TypeAlias = (
     GrantResources | RevokeResources | LoseResources | BeginWarmups | CancelWarmups | FailMember

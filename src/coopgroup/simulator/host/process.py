@@ -14,6 +14,8 @@ import attrs
 from attrs import define, field, frozen
 
 from coopgroup.core.leader import RoundRequest, TopicMetadata, read_members
+from coopgroup.core.leader.lag_checks import check_lags
+from coopgroup.core.leader.rounds import lead_round, needs_round
 from coopgroup.core.member import GroupProtocol, KeptIdentity, MemberConfig, MemberState
 from coopgroup.core.member.effects import (
     BeginWarmups,
@@ -59,8 +61,6 @@ from coopgroup.core.session import (
     SessionEffect,
     SessionEvent,
     backing_off,
-    check_lags,
-    lead_round,
     new_session,
     next_round_in_ms,
     session_deadline_ms,
@@ -451,7 +451,7 @@ class Process:
         request = self._read_members(duty.members)
         found = self.brokers.existing().restrict_names(request.topics)
         self.seen = SeenTopics(topics=request.topics, partitions=found)
-        if duty.needs_round(found, request, self.run_settings.policy):
+        if needs_round(duty, found, request, self.run_settings.policy):
             span = self.run_settings.notice_ms
             delay_ms = self.world.dice("notices").randint(span.low, span.high)
             self.later(delay_ms, self.give, RejoinRequested(reason="partitions changed"))

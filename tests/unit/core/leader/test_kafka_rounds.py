@@ -9,11 +9,12 @@ import pytest
 
 from coopgroup.assignors import StickyAssignor
 from coopgroup.core.leader import RoundDecision, TopicMetadata, lead_kafka_round, read_members
+from coopgroup.core.leader.rounds import lead_round
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.policies.memory import PolicyState
 from coopgroup.core.policies.policy import RoundContext
-from coopgroup.core.session import DecideRound, lead_round
+from coopgroup.core.session import DecideRound, LeaderContext
 from coopgroup.policies import DeferredPolicy
 from coopgroup.protocol import (
     KafkaProtocol,
@@ -29,6 +30,7 @@ T6 = TopicMetadata(resources=ResourceSet({"T": range(6)}))
 COOPERATIVE = KafkaProtocol.COOPERATIVE_STICKY
 EAGER = [protocol for protocol in KafkaProtocol if protocol.is_eager]
 CONTEXT = RoundContext(leader_id="a", generation=4, now_ms=1_000, state=None)
+KNOWN = LeaderContext(leader_id="a", generation=4, now_ms=1_000, state=None)
 
 
 def member(
@@ -257,7 +259,7 @@ def test_session_leads_by_the_protocol_whatever_assignor_and_policy_are() -> Non
         number=1,
         generation=5,
         members=(member("a"), member("b")),
-        context=attrs.evolve(CONTEXT, protocol="range"),
+        context=attrs.evolve(KNOWN, protocol="range"),
     )
     policy = DeferredPolicy(scheduled_rebalance_timeout_ms=60_000)
     told = lead_round(
@@ -271,7 +273,7 @@ def test_session_leads_by_the_protocol_whatever_assignor_and_policy_are() -> Non
 
 def test_session_whose_memory_is_broken_leads_without_it() -> None:
     memory: Any = object()
-    broken = attrs.evolve(CONTEXT, state=memory, protocol="range")
+    broken = attrs.evolve(KNOWN, state=memory, protocol="range")
     duty = DecideRound(number=1, generation=5, members=(member("a"),), context=broken)
     policy = DeferredPolicy(scheduled_rebalance_timeout_ms=1)
     told = lead_round(

@@ -66,6 +66,10 @@ def test_names_are_those_of_configurations() -> None:
     assert (told.policy, told.assignor) == ("deferred", "lag-aware")
 
 
+def test_choices_of_a_member_that_has_not_loaded_its_defaults_are_those_of_the_defaults() -> None:
+    assert choices_of(None, None) == choices_of(SimplePolicy(), StickyAssignor())
+
+
 def test_names_of_a_users_classes_are_those_of_the_classes() -> None:
     told = choices_of(Mine(), Rooms())
     assert (told.policy, told.assignor) == ("Mine", "Rooms")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from coopgroup.core.model import GroupSnapshot, MemberClaim, ResourceSet
-from coopgroup.core.policies.balance import count_looks, is_at_rest, lag_loads, speeds
+from coopgroup.core.policies.balance import count_looks, lag_loads, speeds
 from coopgroup.core.policies.memory import PairKind, RememberedPairs
 from coopgroup.policies import BalanceRule, Loss
 from tests.support.groups import claim, group_of, lags_of
@@ -87,8 +87,8 @@ def test_loads_when_members_tell_how_fast_they_are_are_times() -> None:
 
 
 def test_group_at_rest_may_be_looked_at() -> None:
-    assert is_at_rest(CALM, 0)
-    assert is_at_rest(attrs.evolve(CALM, moves_due_ms=50), 50)
+    assert CALM.is_at_rest(0)
+    assert attrs.evolve(CALM, moves_due_ms=50).is_at_rest(50)
 
 
 BUSY: dict[str, dict[str, Any]] = {
@@ -110,4 +110,4 @@ BUSY: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("change", BUSY.values(), ids=BUSY)
 def test_group_that_waits_or_moves_is_not_at_rest(change: dict[str, Any]) -> None:
     """Lags during moves say nothing about the group after them."""
-    assert not is_at_rest(attrs.evolve(CALM, **change), 50)
+    assert not attrs.evolve(CALM, **change).is_at_rest(50)

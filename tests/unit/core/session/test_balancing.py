@@ -10,6 +10,7 @@ from attrs import frozen
 from coopgroup.assignors import LagAwareAssignor, StickyAssignor
 from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.leader import Lags
+from coopgroup.core.leader.lag_checks import check_lags
 from coopgroup.core.member import MemberState
 from coopgroup.core.member.effects import Report
 from coopgroup.core.member.events import RejoinRequested, Woken
@@ -19,7 +20,6 @@ from coopgroup.core.session import (
     CheckLags,
     LagsChecked,
     LagWatch,
-    check_lags,
     fail,
     session_deadline_ms,
 )

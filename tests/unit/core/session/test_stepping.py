@@ -7,6 +7,7 @@ import pytest
 
 from coopgroup.assignors import StickyAssignor
 from coopgroup.core.leader import read_members
+from coopgroup.core.leader.rounds import lead_round, needs_round
 from coopgroup.core.member import (
     ErrorCode,
     KeptIdentity,
@@ -33,7 +34,6 @@ from coopgroup.core.session import (
     Session,
     backing_off,
     fail,
-    lead_round,
     new_session,
     next_round_in_ms,
     session_deadline_ms,
@@ -421,7 +421,7 @@ def test_topics_that_changed_meanwhile_need_a_round(
     digest: int | None, *, has_digests: bool, needs: bool
 ) -> None:
     look = LookOver(members=(), shared_digest=digest, has_digests=has_digests)
-    assert look.needs_round(FOUND, read_members(()), SimplePolicy()) is needs
+    assert needs_round(look, FOUND, read_members(()), SimplePolicy()) is needs
 
 
 @pytest.mark.parametrize("policy", [SimplePolicy(), SimplePolicy(warmup=Warmup())])
@@ -435,7 +435,7 @@ def test_warm_ups_of_a_leader_that_returned_need_a_round(
     metadata = encode_subscription(Subscription(topics=("orders",), user_data=data))
     joined_ = JoinedMember(member_id="m", group_instance_id=None, metadata=metadata)
     needs = policy.warmup is not None and warm is not None
-    assert look.needs_round(FOUND, read_members((joined_,)), policy) is needs
+    assert needs_round(look, FOUND, read_members((joined_,)), policy) is needs
 
 
 # --- a measured consumption rate ----------------------------------------------------------------

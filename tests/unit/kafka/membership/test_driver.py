@@ -37,6 +37,7 @@ from coopgroup.core.session import SessionEvent
 from coopgroup.kafka.membership import driver as driver_module
 from coopgroup.kafka.membership.driver import LateThread
 from coopgroup.kafka.membership.group_events import GroupEvents
+from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 from coopgroup.kafka.rpc.questions import FindTopics, FoundTopic, GroupTimeouts
@@ -73,6 +74,23 @@ def test_driver_joins_leads_and_holds_a_lease(hand: Hand) -> None:
         hand.advance(0.3)
         assert driver.lease_until_s == hand.now_s + 6.0
         assert (driver.is_quiet, driver.leads, driver.member.generation) == (True, True, 1)
+
+
+@pytest.mark.parametrize("protocol", list(GroupProtocol))
+def test_leaders_side_is_loaded_when_a_member_that_may_lead_joins(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch, protocol: GroupProtocol
+) -> None:
+    prepared: list[RoundLeader] = []
+
+    def prepare(leader: RoundLeader) -> None:
+        prepared.append(leader)
+
+    monkeypatch.setattr(RoundLeader, "prepare", prepare)
+    with running(hand, protocol=protocol) as (driver, _):
+        assert prepared == []
+        driver.post(SubscriptionChanged(topics=("orders",)))
+        hand.run()
+        assert prepared == ([driver.leader] if protocol is GroupProtocol.CLASSIC else [])
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -30,10 +30,12 @@ from coopgroup.core.session import (
     DecideRound,
     LagsChecked,
     LagWatch,
+    LeaderContext,
     LookOver,
     RoundDecided,
     SeenTopics,
 )
+from coopgroup.kafka.membership.deciding import Decider
 from coopgroup.kafka.membership.leading import LagWatcher, RoundLeader
 from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
@@ -102,7 +104,7 @@ def _duty(
             )
             for name, one in (owned or {"a": ResourceSet()}).items()
         ),
-        context=RoundContext(
+        context=LeaderContext(
             leader_id="a",
             generation=generation - 1,
             now_ms=now_ms,
@@ -164,6 +166,25 @@ def test_never_two_decisions_at_once_when_an_assignor_hangs(hand: Hand, led: Led
     leader.start(_duty(4))
     hand.run()
     assert not led.answers()[-1].decision.refused
+
+
+def test_leaders_side_is_loaded_once_and_not_by_the_caller(
+    hand: Hand, led: Led, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+
+    def make(*given: object) -> object:
+        made.append(given)
+        return given
+
+    monkeypatch.setattr(Decider, "of", make)
+    leader = led.lead()
+    leader.prepare()
+    assert made == []
+    hand.run()
+    leader.prepare()
+    hand.run()
+    assert len(made) == 1
 
 
 def test_nothing_is_decided_when_it_was_stopped(hand: Hand, led: Led) -> None:

@@ -14,8 +14,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollectio
 from confluent_kafka.admin import OffsetSpec
 from confluent_kafka.admin import TopicMetadata as TopicMetadataOfClient
 
-from coopgroup.core.leader.request import TopicMetadata
 from coopgroup.core.model import ResourceSet
+from coopgroup.core.model.metadata import TopicMetadata
 from coopgroup.kafka.config.connection_settings import read_connection_settings
 from coopgroup.kafka.membership.lookup import ClusterLookup
 from tests.support.by_hand import Hand
