@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, MemberAssignment
 
 from coopgroup.errors import ClusterError
 from coopgroup.testing import KafkaCluster
@@ -163,6 +163,14 @@ class Stage:
         for seat in self.seats:
             if seat.life.has_begun:
                 seat.life.signal(signal.SIGHUP)
+        with contextlib.suppress(Exception):  # the brokers may be what does not answer
+            found = self._admin().describe_consumer_groups([GROUP])[GROUP].result(EXPLAIN_S)
+            lines = [
+                f"{one.member_id} of {one.client_id}: has {_places(one.assignment)}, "
+                f"should have {_places(one.target_assignment)}\n"
+                for one in found.members
+            ]
+            (self.folder / "group.log").write_text("".join(lines))
         self.play(EXPLAIN_S)
 
     def close_members(self) -> None:
@@ -467,3 +475,9 @@ class Stage:
             log = self.cluster.data_folder / f"broker-{broker}" / "broker.log"
             if log.exists():
                 shutil.copyfile(log, self.folder / f"broker-{broker}.log")
+
+
+def _places(assignment: MemberAssignment | None) -> str:
+    """Return the partitions of an assignment; only groups of KIP-848 have a target."""
+    partitions = [] if assignment is None else assignment.topic_partitions
+    return ", ".join(f"{one.topic} [{one.partition}]" for one in partitions) or "nothing"
