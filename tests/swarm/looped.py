@@ -10,6 +10,7 @@ one, and its time is the simulation's.
 from __future__ import annotations
 
 import asyncio
+import math
 import weakref
 from asyncio.events import _set_running_loop as set_running_loop  # documented, for event loops
 from types import SimpleNamespace
@@ -71,13 +72,17 @@ class WorldLoop(asyncio.SelectorEventLoop):
                 self._run_once()  # type: ignore[attr-defined]
         finally:
             set_running_loop(None)
-        if self._scheduled:  # type: ignore[attr-defined]
-            at_ms = -int(-1_000 * self._next_s() // 1)
-            self._world.at(max(self._world.now_ms + 1, at_ms), self.turn)
+        next_s = self._next_s()
+        if next_s < math.inf:
+            self._world.at(max(self._world.now_ms + 1, math.ceil(1_000 * next_s)), self.turn)
 
     def _next_s(self) -> float:
-        timers = self._scheduled  # type: ignore[attr-defined]
-        return float(timers[0].when()) if timers else float("inf")
+        """Return the time of the next timer.
+
+        A cancelled timer does not count: with no other one, the loop would wait for ever.
+        """
+        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        return min((one.when() for one in timers if not one.cancelled()), default=math.inf)
 
 
 @define(eq=False)
