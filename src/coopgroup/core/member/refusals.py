@@ -49,7 +49,7 @@ def act_on_error(turn: Turn, kind: RequestKind, sent: Outstanding, code: int, me
             turn.lose(cause, keep_id=action is Action.LOSE)
         case Action.YIELD:
             make_way(turn, code, cause)
-        # The last three actions have no rows in the tables of these requests.
+        # The tables of these requests have no row with the last three of these actions.
         case Action.FAIL | Action.FENCED | Action.TAKE_ID | Action.AFTER_SYNC | Action.REFUSE:
             turn.fail(code, f"{cause}: {message}" if message else cause)
         case _:

@@ -196,8 +196,8 @@ class IncrementalPolicy:
     Attributes:
         max_moves_per_round: how many resources one round takes from owners that could keep them. If
             neither this nor the interval is given, 10 resources move every 1,000 ms.
-        move_interval_ms: time between two such rounds, in ms. With 0, the default if only the
-            ration is given, the next resources are revoked in the round that grants the last ones.
+        move_interval_ms: time between two such rounds, in ms; 0 if only `max_moves_per_round` is
+            given. With 0, one round grants what the round before revoked, and revokes the next.
         scheduled_rebalance_timeout_ms: how long lost resources wait for their owner, in ms.
         initial_delay_ms: how long the first members of a group wait for others, in ms; 0 for not at
             all.

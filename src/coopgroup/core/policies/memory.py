@@ -350,13 +350,13 @@ class PolicyState:
             all.
         next_round_ms: earliest time at which a round should start even if nothing happens; None for
             never. The leader itself can start it if no delay could be announced.
-        blind: whether a resource has waited ever since a round without memory.
+        blind: whether a resource waits that already waited in a round without memory.
         memory: `StagedRound.memory` of the round: of a policy written by a user, and not in the
             JSON.
         given: what each member may own after the round; empty if unknown. Not in the JSON.
         given_in: generation of the round.
-        given_before: as `given`, for the last round that the leader completed, unless this
-            is the round before `given_in`.
+        given_before: what each member could own after the last round that the leader completed;
+            empty if that round is the one before `given_in`.
         given_before_in: generation of that round.
     """
 

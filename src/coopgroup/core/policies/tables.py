@@ -197,8 +197,8 @@ MOVE_MODES: Final = DecisionTable(
         "joined": "an additional member joined, which does not replace a departed member",
         "waits": "a lost resource waits for its owner",
         "begun": "the group has changed permanently, in this round or in an earlier one whose "
-        "target was never reached; or lost resources never wait, so that no return is expected, "
-        "and the policy does not balance lags",
+        "target was never reached. Also true under a policy that neither waits for lost owners "
+        "nor balances lags",
         "blind": "the leader does not know the past of the group",
         "returned": "a member got its resources back, or may have got them meanwhile",
         "uneven": "if all members kept their resources, counts would be less even than in the "
