@@ -1,6 +1,9 @@
 """Every fault at every message: a small part of what `make exhaust` plays, and its parts."""
 
+import os
+import signal
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -8,7 +11,7 @@ import pytest
 from coopgroup.simulator.scenario import LEADER, Identity
 from coopgroup.simulator.world.network import Mishap
 from coopgroup.telemetry import AssignmentReceived
-from tests.support.exhaust import main, ordered
+from tests.support.exhaust import Raised, main, ordered, played
 from tests.support.mutants import MUTANTS, broken
 from tests.swarm.checkers.faults import check_faults
 from tests.swarm.consumers import CONSUMER
@@ -162,3 +165,43 @@ def test_part_that_is_none_is_refused(wrong: str, capsys: pytest.CaptureFixture[
         main(["--part", wrong])
     assert ended.value.code == 2
     assert f"{wrong!r} is not k/n" in capsys.readouterr().err
+
+
+def _raises(cell: Cell, **_: object) -> None:
+    raise ValueError(cell.history)
+
+
+def _raises_in_one_cell(cell: Cell) -> dict[str, Any]:
+    if cell == JOINS:
+        raise KeyError("of one cell")
+    return {"cell": str(cell)}
+
+
+def _kills_its_worker(cell: Cell) -> dict[str, Any]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {"cell": str(cell)}
+
+
+def test_exception_in_a_cell_is_a_failure_of_that_cell_only() -> None:
+    """It ended the loop, and the results of all other cells were lost."""
+    found = list(played([JOINS, OF_KIP848], _raises_in_one_cell))
+    assert Raised(JOINS, "KeyError: 'of one cell'") in found
+    assert {"cell": str(OF_KIP848)} in found
+
+
+def test_cell_whose_worker_is_killed_fails() -> None:
+    (found,) = played([JOINS], _kills_its_worker)
+    assert isinstance(found, Raised)
+    assert "BrokenProcessPool" in found.line
+
+
+def test_cell_that_raises_is_not_done(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tests.support.exhaust._play", _raises)
+    monkeypatch.setattr("tests.support.exhaust.BUILD", tmp_path)
+    assert main(["decides slowly"]) == 1
+    output = capsys.readouterr().out
+    assert "decides slowly, none, simple: ValueError: decides slowly" in output
+    assert "0 of 3 cells" in output
+    assert not list(tmp_path.iterdir())

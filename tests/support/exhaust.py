@@ -7,9 +7,10 @@ It plays the cells of `tests.swarm.histories` that this revision has not played 
 cell that is done has a line in build/exhaust, so the next call goes on there. A change of the core,
 the simulator or the swarm makes a new revision, which begins again.
 
-The output is each failing run, what was never reached, and one closing line. Failing runs are
-minimised and written to `simulations/regressions`, one for each history and checker. If all cells
-are done, or a part of the pairs, the tally in docs/development/exhausted.md gets a row.
+The output is each failing run, what was never reached, and one closing line. A cell that raises
+fails, and is not done: the next call plays it again. Failing runs are minimised and written to
+`simulations/regressions`, one for each history and checker. If all cells are done, or a part of the
+pairs, the tally in docs/development/exhausted.md gets a row.
 
 With `--bugs` it prints which deliberate bugs (`mutants`) exhaustion finds: for each, it plays some
 single faults of each cell, in a random order, until one fails.
@@ -22,11 +23,14 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
+
+from attrs import frozen
 
 from tests.support.mutants import MUTANTS, broken
 from tests.swarm.checkers.faults import Usual
@@ -65,7 +69,12 @@ def main(arguments: Sequence[str]) -> int:
     done = {one["cell"]: one for one in _read(path)}
     deadline_s = time.monotonic() + 60 * options.minutes if options.minutes else None
     todo = [cell for cell in cells if str(cell) not in done]
-    for found in _played(todo, kind, deadline_s):
+    raised = 0
+    for found in played(todo, partial(_play, kind=kind, deadline_s=deadline_s)):
+        if isinstance(found, Raised):
+            raised += 1
+            print(f"{found.cell}: {found.line}", flush=True)  # noqa: T201 - progress
+            continue
         done[found["cell"]] = found
         _note(path, found)
         for line in found["failures"][:_SHOWN_MAX]:
@@ -73,7 +82,8 @@ def main(arguments: Sequence[str]) -> int:
     mine = [done[str(cell)] for cell in cells if str(cell) in done]
     is_part = kind == "pairs" and not options.history
     label = f"pairs, part {number}/{parts}" if is_part and parts > 1 else kind
-    return _report(cells, mine, label, has_row=is_part or len(cells) == len(CELLS))
+    status = _report(cells, mine, label, has_row=is_part or len(cells) == len(CELLS))
+    return 1 if raised else status
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -124,13 +134,42 @@ def _note(path: Path, found: _Done) -> None:
         file.write(json.dumps(found) + "\n")
 
 
-def _played(cells: Sequence[Cell], kind: str, deadline_s: float | None) -> Iterator[_Done]:
-    """Yield the outcome of each cell when it is done."""
+@frozen
+class Raised:
+    """A cell that raised an exception, and the last line of its traceback."""
+
+    cell: Cell
+    line: str
+
+
+def played(
+    cells: Sequence[Cell], play_cell: Callable[[Cell], _Done | None]
+) -> Iterator[_Done | Raised]:
+    """Yield the outcome of each cell when it is there.
+
+    An exception ends its own cell only: the results of all other cells would be lost with it.
+    """
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for chunk in as_completed([pool.submit(_play, cell, kind, deadline_s) for cell in cells]):
-            found = chunk.result()
+        chunks = {pool.submit(_outcome, play_cell, cell): cell for cell in cells}
+        for chunk in as_completed(chunks):
+            try:
+                found = chunk.result()
+            except Exception as error:  # noqa: BLE001 - a worker was killed, and the pool with it
+                found = Raised(chunks[chunk], _last_line(error))
             if found is not None:
                 yield found
+
+
+def _outcome(play_cell: Callable[[Cell], _Done | None], cell: Cell) -> _Done | Raised | None:
+    """Play a cell in a worker; not each exception can be sent to another process."""
+    try:
+        return play_cell(cell)
+    except Exception as error:  # noqa: BLE001 - whatever is raised is a failure of the cell
+        return Raised(cell, _last_line(error))
+
+
+def _last_line(error: Exception) -> str:
+    return traceback.format_exception_only(error)[-1].strip()
 
 
 def _play(cell: Cell, kind: str, deadline_s: float | None) -> _Done | None:

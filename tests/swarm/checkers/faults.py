@@ -17,6 +17,10 @@ A process that started less than a session before the fault is only *coming*. If
 late, the group shares without it first, so resources move once more. A leader that comes to lead
 without memory takes the losses of two members for those of one.
 
+The sessions of two processes can end one after the other. A round waits for a member that ended
+without a leave, until its session ends. The group coordinator begins the session of a member that
+waits for this round when the round ends. Until then the process is coming, too.
+
 A loss counts if the member had begun to work. A join can wait longer than a session, so the member
 must then prove itself by a heartbeat. If that fails, it lets go what it has just been assigned, and
 gets it back without a round.
@@ -35,6 +39,7 @@ from attrs import define, frozen
 
 from coopgroup.core.assignors.registry import create_assignor
 from coopgroup.core.member.error_actions import Action, action_for
+from coopgroup.simulator.scenario import Identity
 from coopgroup.simulator.world import Violation
 from coopgroup.simulator.world.network import Mishap
 from coopgroup.telemetry import (
@@ -60,6 +65,7 @@ QUICK_MS: Final = 450
 """Time without a round after which a history rests: each member has sent heartbeats and commits."""
 _SESSION_MS: Final = 600
 _SILENT_MS: Final = 300  # a heartbeat interval and the back-offs
+_WAIT_MS: Final = _SESSION_MS + _SILENT_MS  # until a round that waits for a session has ended
 _SLACK_MS: Final = 700  # three heartbeat intervals and some rounds
 _WARM_MS: Final = 1_000  # warm-ups come one after the other, and may time out
 _ROUNDS_OF_A_MEMBER: Final = 4  # its loss, the end of the delay, its return, and the follow-up
@@ -183,6 +189,18 @@ class _Judge:
         return sum(act.after_ms for act in self.run.acts[: place + 1])
 
     @cached_property
+    def _waits_until_ms(self) -> int:
+        """Time until which the round at the time of the fault waits for a session to end; or 0."""
+        has_identity = any(act.identity is not Identity.NONE for act in self.run.acts)
+        at_ms = until_ms = 0
+        for act in self.run.acts:
+            at_ms += act.after_ms
+            is_silent = act.kind is ActKind.CRASH or (act.kind is ActKind.CLOSE and has_identity)
+            if is_silent and not act.is_fault and at_ms <= self._at_ms <= at_ms + _WAIT_MS:
+                until_ms = at_ms + _SESSION_MS
+        return until_ms
+
+    @cached_property
     def _coming(self) -> int:
         """Return how often a resource may move because processes are coming; 0 to 2.
 
@@ -192,7 +210,8 @@ class _Judge:
         for act in self.run.acts:
             at_ms += act.after_ms
             starts = act.kind in _COMES or (act.kind in _OF_PROCESS and act.for_ms > 0)
-            if starts and not act.is_fault and at_ms + act.for_ms > self._at_ms - _SESSION_MS:
+            is_recent = at_ms + act.for_ms > self._at_ms - _SESSION_MS or self._waits_until_ms
+            if starts and not act.is_fault and is_recent:
                 coming.add(act.process)
                 times += 1 if act.kind is ActKind.START else 2
         # No round gathers the members of KIP-848: the order of their heartbeats, which a fault
@@ -247,7 +266,10 @@ class _Judge:
         if self.now.rounds > rounds_max:
             yield f"{self.now.rounds} rounds, at most {rounds_max}"
         leaves_ms = fault.number if fault.kind is ActKind.CRASH else 0
-        ends_ms = self._at_ms + fault.for_ms + leaves_ms + _SESSION_MS + delay_ms
+        silent_ms = self._at_ms + fault.for_ms + leaves_ms
+        if self._changes:
+            silent_ms = max(silent_ms, self._waits_until_ms)
+        ends_ms = silent_ms + _SESSION_MS + delay_ms
         until_ms = max(self.usual.moved_until_ms + fault.for_ms, ends_ms) + _SLACK_MS
         until_ms += self.now.revoking_rounds * interval_ms
         until_ms += _WARM_MS if "warmup" in options else 0
