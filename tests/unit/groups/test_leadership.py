@@ -40,8 +40,8 @@ def test_policy_and_assignor_may_be_names() -> None:
         (Leadership(SETTINGS, **key), (SimplePolicy, WeightedAssignor)),
     ):
         with closing(leadership):
-            leader = inner(leadership, "_group", "_driver").leader
-            assert (type(leader.policy), type(leader.assignor.chosen)) == expected
+            decider = inner(leadership, "_group", "_driver").leader.decider()
+            assert (type(decider.policy), type(decider.assignor)) == expected
 
 
 def test_credentials_reach_the_connections_of_the_group() -> None:
