@@ -253,10 +253,13 @@ class GroupListener:
 
     def serve_last(self) -> None:
         """Obey the waiting revocations and losses, before the group is left."""
-        inbox = self.driver.inbox
-        inbox.keep(RevokeResources, LoseResources)
-        notices: Iterator[Notice] = iter(inbox.first, None)
+        notices: Iterator[Notice] = iter(self._last_notice, None)
         _run_all(partial(self._obey, notice) for notice in notices)
+
+    def _last_notice(self) -> Notice | None:
+        inbox = self.driver.inbox
+        inbox.keep(RevokeResources, LoseResources)  # again: a callback may take long
+        return inbox.first()
 
     def _finish_busy(self, busy: ResourceSet) -> None:
         lost = busy & self._losing & self.owned  # `on_lost` closes the consumer

@@ -224,6 +224,23 @@ def test_loss_that_is_obeyed_inside_a_last_stop_is_the_only_answer() -> None:
     assert (revoked(stage), stage.stops()) == ([LossHandled()], [(BOTH, StopReason.LOST)])
 
 
+def test_grant_that_comes_in_the_last_stops_of_a_close_calls_nobody() -> None:
+    """The application would open a partition that it must close at once."""
+    stage = holding()
+    hear = stage.hearing("revoke")
+
+    def be_granted(consumer: object, partitions: list[TopicPartition]) -> None:
+        hear(consumer, partitions)
+        if len(stage.heard) == 1:
+            stage.driver.inbox.put(GrantResources(resources=TWO))
+
+    stage.listener.callbacks = Callbacks(stage.hearing("assign"), be_granted)
+    stage.driver.inbox.put(RevokeResources(resources=ONE))
+    stage.listener.give_up()
+    assert stage.heard == [("revoke", [1]), ("revoke", [0])]
+    assert stage.listener.owned == EMPTY
+
+
 def test_serve_inside_a_callback_is_refused() -> None:
     stage = Stage()
     stage.listener.callbacks = Callbacks(lambda *_: stage.listener.serve())
