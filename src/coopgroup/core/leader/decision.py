@@ -247,16 +247,15 @@ def _answer(
 def _placed(assignor: Assignor, view: GroupSnapshot, lags: Int64Array) -> Int32Array | _NoRoom:
     """Return one answer of the assignor without declined resources, or what is left out."""
     answer = assignor.assign(view, lags)
+    reasons: dict[Resource, str] = {}
     if isinstance(answer, Placement):
-        left = view.mask_of(ResourceSet.from_pairs(answer.no_room))
-        check_target(replaced(view, assignable=view.assignable & ~left), answer.target)
-        target, reasons = (
-            answer.target,
-            {Resource(*one): why for one, why in answer.no_room.items()},
-        )
+        target = answer.target
+        reasons = {Resource(*one): why for one, why in answer.no_room.items()}
+        left = view.mask_of(ResourceSet.from_pairs(reasons))
+        check_target(replaced(view, assignable=view.assignable & ~left), target)
     else:
-        check_target(view, answer)
-        target, reasons = answer, {}
+        target = answer
+        check_target(view, target)
     target, declined = passed_on(view, target, has_limits=_has_limits(assignor))
     reasons |= declined
     if not reasons:

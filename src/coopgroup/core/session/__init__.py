@@ -7,16 +7,16 @@ this page. Duties of a host, in this order:
 2. Wake the session (`Woken`) at `session_deadline_ms`. While `backing_off`, add a random delay, so
    that members do not return in lockstep.
 3. Answer every `Send` with exactly one `Answered` or `RequestFailed`.
-4. The functions of this duty are in `coopgroup.core.leader`, in `request`, `rounds` and
-   `lag_checks`. Only a member that may lead needs them, so this package does not import them.
-   For `DecideRound`, where it delays nothing else and with a time limit: `read_members`, look up
+4. For `DecideRound`, where it delays nothing else and with a time limit: `read_members`, look up
    metadata and lags, `lead_round`, and give `RoundDecided`. All rounds of a rebalance get the same
    lags (`RebalanceLags`). When the limit has passed, call `lead_round` without metadata. If members
    cannot be read, pass None; the round is still answered, and the session starts another one later.
    For `LookOver`, likewise: look up the topics, compare later look-ups with this one, and give
    `RejoinRequested` if it `needs_round`. For `CheckLags`: look up the lags of its
    resources, call `check_lags`, and give `LagsChecked`. Run one check at a time, and none while a
-   round is decided. A failed or skipped check needs no answer. For `CountPartitions`: look up the
+   round is decided. A failed or skipped check needs no answer. The functions of these duties are in
+   `coopgroup.core.leader` (`request`, `rounds`, `lag_checks`). Only a member that may lead needs
+   them, so this package does not import them. For `CountPartitions`: look up the
    topics, and give its `answered` with `partition_counts`; also, and soon, if the look-up fails.
    For `NameTopics`, likewise, with `topic_names`. For `FindSessionTimeout`: ask the cluster, and
    deliver `SessionTimeoutFound` if it answers.
