@@ -140,7 +140,8 @@ def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
     is_repeated = is_late or (
         known and (not member.in_generation or answer.generation <= lease.generation)
     )
-    if is_late:
+    if is_late or (is_repeated and lease.round_open_at_ms >= sent.sent_at_ms):
+        # A heartbeat met the round of this join before its end, so its time to sync began later.
         lease = lease.proven(until_ms=lease.until_ms, settled_at_ms=lease.round_open_at_ms)
     if not (is_repeated or by_broker):
         # The end of the joins restarts the session of each member. Count it now and not at the

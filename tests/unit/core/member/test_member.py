@@ -123,6 +123,26 @@ def test_lease_when_rounds_follow_each_other_counts_from_each_join() -> None:
     assert (driven.member.state, driven.member.owned) == (MemberState.JOINING, HELD)
 
 
+def test_heartbeat_that_met_the_end_of_its_round_is_sent_again_at_once() -> None:
+    """Regression: it proved nothing, so a pause of half a session ended the lease."""
+    driven = rejoining().wait(1_000)
+    driven.join(2).sync_again().heartbeat(ErrorCode.ILLEGAL_GENERATION)
+    assert heartbeat_generation(driven) == 2
+    assert driven.heartbeat().member.lease.until_ms == driven.now_ms + SESSION_MS
+
+
+def test_answer_of_a_repeated_generation_takes_back_no_proof() -> None:
+    """Regression: the answer to a join ended a lease that heartbeats had proved until then."""
+    driven = rejoining()
+    began_ms = driven.now_ms
+    while driven.now_ms < began_ms + 2 * CONFIG.rebalance_timeout_ms - SESSION_MS:
+        open_at_ms = driven.now_ms
+        driven.wait(CONFIG.heartbeat_interval_ms).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    driven.join(1)
+    assert driven.member.state is MemberState.SYNCING
+    assert driven.member.lease.settled_at_ms >= open_at_ms
+
+
 def moved_before_its_generation_was_stored(driven: DrivenMember) -> DrivenMember:
     """Let another broker take the group over while the sync of generation 2 waits."""
     driven.refuse(RequestKind.SYNC_GROUP, ErrorCode.NOT_COORDINATOR)
