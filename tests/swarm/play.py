@@ -57,7 +57,7 @@ from tests.swarm.rest import (
     settle_beside,
     settle_with_guests,
 )
-from tests.swarm.runs import ActKind
+from tests.swarm.runs import TOPICS, ActKind
 from tests.swarm.supervisor import Supervisors
 from tests.swarm.tasked import TASKED, TaskedSimulation
 from tests.swarm.witness import Witness
@@ -190,6 +190,7 @@ def _played(
         traits_of=partial(traits_of, run),
         keeps_state=faults.keeps_state,
         protocol_of=partial(protocol_of, run),
+        left=_left(run),
     )
     witness = None
     if run.theirs == HOSTILE:
@@ -219,6 +220,12 @@ def _played(
     else:
         violations = _settled(run, player, plain=plain, usual=usual)
     return Played(run=run, violations=violations, telemetry=tuple(world.telemetry))
+
+
+def _left(run: SwarmRun) -> frozenset[str]:
+    """Return the topics that a process may leave during a run."""
+    changes = [act.topics for act in run.acts if act.kind is ActKind.SUBSCRIBE]
+    return frozenset(name for name in TOPICS if any(name not in topics for topics in changes))
 
 
 def _settled(
@@ -337,6 +344,7 @@ class _Player:
         supervisors: they crash processes, and leave for them.
         traits_of: returns what a process tells about itself.
         garbled: processes whose next join is changed, with the act that does so.
+        left: topics that a process may leave, though it still owns partitions of them.
         doomed: processes that die at their next sync, with the act that does so.
         away: processes that have ended, or are to end, and will come back; and hand-overs that have
             not ended.
@@ -351,6 +359,7 @@ class _Player:
     traits_of: Callable[[str], Traits]
     protocol_of: Callable[[Act], GroupProtocol]
     keeps_state: bool = False
+    left: frozenset[str] = frozenset()
     garbled: dict[str, Act] = field(factory=dict)
     doomed: dict[str, Act] = field(factory=dict)
     away: set[str] = field(factory=set)
@@ -359,7 +368,9 @@ class _Player:
     def __attrs_post_init__(self) -> None:
         """Put a `_Garbler` between the network and the brokers."""
         network = self.simulation.network
-        garbler = _Garbler(self.simulation, network.brokers, self.garbled, self._end_at_sync)
+        garbler = _Garbler(
+            self.simulation, network.brokers, self.garbled, self._end_at_sync, self.left
+        )
         network.brokers = cast("Brokers", garbler)
 
     def act(self, act: Act) -> None:
@@ -539,12 +550,15 @@ class _Garbler:
         brokers: the real brokers.
         garbled: processes whose next join with an id is changed, with the act that does so.
         end_at_sync: told of each sync that arrives; returns whether the sync is lost.
+        left: topics without false claims. A true claim loses against each claim of a subscriber
+            when its member has left the topic.
     """
 
     simulation: Simulation
     brokers: Brokers
     garbled: dict[str, Act]
     end_at_sync: Callable[[Call], bool]
+    left: frozenset[str]
 
     def serve(self, call: Call) -> None:
         """Serve a request that has arrived."""
@@ -571,7 +585,8 @@ class _Garbler:
         if act.kind is ActKind.GARBLE:
             return b"\0"
         true = decode_subscription(metadata)
-        everything = self.simulation.brokers.existing().restrict_names(true.topics)
+        names = [name for name in true.topics if name not in self.left]
+        everything = self.simulation.brokers.existing().restrict_names(names)
         # A false claim may tie with a true claim and never beats it, because a leader must believe
         # the newer claim. After a failed SyncGroup, the claims of a member are several generations
         # old.

@@ -400,11 +400,13 @@ def _earliest(*times_ms: int | None) -> int | None:
 def _begun(group: GroupSnapshot, context: RoundContext, outlook: _Outlook) -> bool:
     """Return whether the group has changed permanently and has not reached the target since.
 
-    A leader without memory learns of running moves from members that know of a pause between them.
+    A leader without memory learns of running moves from members that know of a pause between them,
+    and of a change from a member that owns what it no longer subscribes to.
     """
     state = context.state
     if state is None:
-        return any(member.rejoins_to_move for member in group.members)
+        unsubscribed = (group.owner != NOBODY) & group.assignable & ~may_keep(group)
+        return any(member.rejoins_to_move for member in group.members) or bool(unsubscribed.any())
     return state.moves_pending or outlook.changed
 
 

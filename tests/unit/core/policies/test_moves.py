@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from coopgroup.assignors import RangeAssignor, RoundRobinAssignor
-from coopgroup.core.model import ResourceSet
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.policies import DeferredPolicy, IncrementalPolicy, Policy
 from tests.support.groups import Told
 from tests.support.groups import indices_of_t as _t
@@ -98,6 +98,20 @@ def test_leader_when_it_bounces_slowly_disturbs_nobody(claims: bool) -> None:
     for now in (20, 30):
         assert _revoked(drill.round(now)) == []
     assert sorted(map(len, drill.owned().values())) == [2, 2, 2]
+
+
+def test_leader_without_memory_sees_that_a_member_gives_up_all() -> None:
+    """Regression: nothing was moved to the returning receiver of these resources (`polled`)."""
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(A=[0, 2], B=[1, 3])
+    drill.actors["A"].owned, drill.state = EMPTY, None  # it crashed, and leads again
+    drill.actors["B"].topics = ()
+    drill.join("Z").round(0, missed=["Z"])
+    drill.leave("Z").round(10)
+    drill.leave("B").join("Y")
+    for now in range(20, 60, 10):
+        drill.round(now)
+    assert sorted(map(len, drill.owned().values())) == [2, 2]
 
 
 def test_change_of_subscriptions_that_are_not_remembered_moves_nothing() -> None:
