@@ -229,8 +229,9 @@ class Simulation:
         self.kept[name] = past
 
     def start_again(self, before: Process) -> Process | None:
-        """Start a process again after its end; return None if it is alive."""
-        if self._by_name[before.name].alive:
+        """Start a process again after its end; return None if it is alive, or another client's."""
+        last = self._by_name.get(before.name)
+        if last is None or last.alive:
             return None
         return self.start(
             before.name,

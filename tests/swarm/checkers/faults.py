@@ -52,7 +52,7 @@ from coopgroup.telemetry import (
     RoundDecided,
     StopReason,
 )
-from tests.swarm.consumers import is_of_kip848
+from tests.swarm.consumers import has_leaders, is_of_kip848
 from tests.swarm.faults import kind_of
 from tests.swarm.runs import Act, ActKind, SwarmRun
 
@@ -202,23 +202,29 @@ class _Judge:
 
     @cached_property
     def _coming(self) -> int:
-        """Return how often a resource may move because processes are coming; 0 to 2.
+        """Return how often a resource may move because processes are coming.
 
-        It moves for each newcomer. If the owner returns too late, it moves away and back.
+        It moves for each newcomer. If the owner returns too late, it moves away and back. With
+        rounds, that happens once: they gather the processes. No round gathers the members of
+        KIP-848. The order of their heartbeats, which a fault changes, decides what a target sees of
+        each process that comes.
         """
-        at_ms, coming, times = 0, set(), 0
+        by_heartbeats = is_of_kip848(self.run)
+        at_ms, coming, known, times = 0, set(), set(), 0
         for act in self.run.acts:
             at_ms += act.after_ms
             starts = act.kind in _COMES or (act.kind in _OF_PROCESS and act.for_ms > 0)
             is_recent = at_ms + act.for_ms > self._at_ms - _SESSION_MS or self._waits_until_ms
             if starts and not act.is_fault and is_recent:
                 coming.add(act.process)
-                times += 1 if act.kind is ActKind.START else 2
-        # No round gathers the members of KIP-848: the order of their heartbeats, which a fault
-        # changes, decides what a target sees of the processes that come.
-        by_heartbeats = is_of_kip848(self.run)
+                restarts = by_heartbeats and act.process in known
+                times += 2 if restarts or act.kind is not ActKind.START else 1
+            if act.kind is ActKind.START:
+                known.add(act.process)
         all_count = self._changes or self.fault.kind is ActKind.MOVE or by_heartbeats
-        return min(times, 2) if all_count or self.fault.process in coming else 0
+        if not (all_count or self.fault.process in coming):
+            return 0
+        return times if by_heartbeats else min(times, 2)
 
     @property
     def _adds_up(self) -> bool:
@@ -227,11 +233,21 @@ class _Judge:
         outage_ms = sum(act.for_ms for act in moves if not act.is_fault)
         return bool(outage_ms) and outage_ms + self.fault.for_ms > _SESSION_MS - _SILENT_MS
 
+    @property
+    def _converts_twice(self) -> bool:
+        """Whether the only member of KIP-848 may end before the others have heard of it.
+
+        The group coordinator then converts the group to KIP-848 and back between two heartbeats of
+        a classic member. The group comes back with another generation, so this heartbeat is refused
+        like that of a member without which a round was completed.
+        """
+        return has_leaders(self.run) and self.fault.kind in {ActKind.CLOSE, ActKind.STALL}
+
     def _losses(self) -> Iterator[str]:
         fault = self.fault
         # Members that wait for a round longer than the rebalance time-out may be out of the group.
         all_may = fault.request in _OF_ROUNDS and fault.for_ms > self.run.rebalance_timeout_ms
-        all_may |= self._adds_up
+        all_may |= self._adds_up or self._converts_twice
         for process, count in self.now.losses.items():
             may_lose = all_may or (process == fault.process and ends_a_membership(fault))
             if count > self.usual.losses.get(process, 0) + may_lose:
