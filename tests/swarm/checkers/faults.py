@@ -208,8 +208,11 @@ class _Judge:
         rounds, that happens once: they gather the processes. No round gathers the members of
         KIP-848. The order of their heartbeats, which a fault changes, decides what a target sees of
         each process that comes.
+
+        A round that the fault begins may count a process that crashes meanwhile twice: the life
+        that has joined, and the next one.
         """
-        by_heartbeats = is_of_kip848(self.run)
+        by_heartbeats, is_double = is_of_kip848(self.run), False
         at_ms, coming, known, times = 0, set(), set(), 0
         for act in self.run.acts:
             at_ms += act.after_ms
@@ -219,10 +222,12 @@ class _Judge:
                 coming.add(act.process)
                 restarts = by_heartbeats and act.process in known
                 times += 2 if restarts or act.kind is not ActKind.START else 1
+                crashes = act.kind in _OF_PROCESS
+                is_double |= crashes and 0 <= at_ms - self._at_ms <= _SILENT_MS
             if act.kind is ActKind.START:
                 known.add(act.process)
         all_count = self._changes or self.fault.kind is ActKind.MOVE or by_heartbeats
-        if not (all_count or self.fault.process in coming):
+        if not (all_count or is_double or self.fault.process in coming):
             return 0
         return times if by_heartbeats else min(times, 2)
 
