@@ -34,7 +34,6 @@ from confluent_kafka import TopicPartition
 
 from coopgroup.aio.hand_out import HandOut, key_of, keys_of
 from coopgroup.aio.loop_port import LoopPort
-from coopgroup.core.member.effects import LoseResources
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.callbacks.listener import Callbacks, GroupListener, as_resources
 from coopgroup.kafka.clock import now_s
@@ -180,9 +179,16 @@ class LoopCallbacks:
 
         Otherwise the offsets of its partitions would be committed before their state is written.
         The member stays in the group meanwhile, so the partitions have no other owner. A stop that
-        takes too long is therefore lost, as at any other time.
+        takes too long is therefore lost, as at any other time. After a loss of the membership,
+        nothing is committed, and `on_lost` must not wait.
         """
-        self._wait_until(lambda: all(one.began_s < now_s() - self._limit_s for one in self._stops))
+        self._wait_until(
+            lambda: (
+                self._is_lost or all(one.began_s < now_s() - self._limit_s for one in self._stops)
+            )
+        )
+        if self._is_lost:
+            return
         late = ResourceSet.from_pairs(key for one in self._stops for key in one.keys)
         if late := late & self.listener.stopping:
             self.listener.lose_overdue(late)
@@ -219,8 +225,17 @@ class LoopCallbacks:
         return bool(ended) or self.is_dropped
 
     def _is_void(self, run: _Run) -> bool:
-        notice = self.listener.driver.inbox.first()
-        return not run.is_urgent and not run.has_begun and isinstance(notice, LoseResources)
+        """Return whether a callback must not begin, because its partitions are lost.
+
+        `lose` leaves them out soon. Warm-ups go on, because their state is local.
+        """
+        is_of_owned = run.name in {"on_assign", "on_revoke"} and not run.is_urgent
+        waits = is_of_owned and bool(run.partitions) and not run.has_begun
+        return waits and self._is_lost and not self.is_dropped
+
+    @property
+    def _is_lost(self) -> bool:
+        return self.listener.driver.inbox.has_loss
 
     def _wait_until_awake(self) -> None:
         """Wait until the application awaits records again, if it has not for too long."""
@@ -274,7 +289,7 @@ class LoopCallbacks:
         earlier = self._earlier(run)
         for other in earlier:
             self._leave_out(run, other)
-        if earlier:
+        if earlier or self._is_void(run):
             # In a task of its own also if it waits for none of them: they begin first.
             self._begin_task(run, self._after(run, [one for one in earlier if run.waits_for(one)]))
             return
@@ -333,6 +348,8 @@ class LoopCallbacks:
         tasks = [one.task for one in earlier if one.task is not None]
         if tasks:
             await asyncio.wait(tasks)
+        while self._is_void(run):  # noqa: ASYNC110 -- the polling thread serves the loss
+            await asyncio.sleep(_LOOK_S)
         result = self._call(run)
         if inspect.isawaitable(result):
             await result

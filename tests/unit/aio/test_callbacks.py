@@ -348,8 +348,9 @@ async def test_stop_that_hangs_is_lost_in_time(
         assert consumer.assignment() == set(to_partitions(owned - ONE))
 
 
+@pytest.mark.parametrize("is_served", [True, False], ids=["served", "in the inbox"])
 async def test_callback_that_waits_for_another_is_left_out_when_its_partition_is_lost(
-    stage: AioStage,
+    stage: AioStage, is_served: bool
 ) -> None:
     """Otherwise the application would begin to work on a partition of another member."""
     heard: list[tuple[str, list[int]]] = []
@@ -373,10 +374,71 @@ async def test_callback_that_waits_for_another_is_left_out_when_its_partition_is
         await time_passes()
         await stage.tell(GrantResources(resources=ONE))
         await stage.tell(RevokeResources(resources=ONE))
-        await stage.tell(LoseResources(resources=BOTH, cause="fenced"))
+        stage.driver.inbox.put(LoseResources(resources=BOTH, cause="fenced"))
+        if is_served:
+            await time_passes()
         go_on.set()
-        await time_passes()
+        await time_passes(0.2)
     assert heard == [("assign", [0, 1]), ("revoke", [1]), ("lost", [1]), ("lost", [0])]
+
+
+async def test_callback_does_not_begin_after_a_loss_that_comes_while_the_loop_is_busy(
+    stage: AioStage,
+) -> None:
+    stage.resources = ZERO
+    heard: list[tuple[str, list[int]]] = []
+
+    def note(name: str, partitions: list[TopicPartition]) -> None:
+        heard.append((name, [one.partition for one in partitions]))
+
+    async with stage.joined(
+        on_assign=lambda _, gained: note("assign", gained),
+        on_revoke=lambda _, revoked: note("revoke", revoked),
+        on_lost=lambda _, lost: note("lost", lost),
+    ):
+        for notice in (GrantResources(resources=ONE), RevokeResources(resources=ZERO)):
+            stage.driver.inbox.put(notice)
+            stage.turn()  # the loop is busy, and the polling is not
+        stage.driver.inbox.put(LoseResources(resources=BOTH, cause="fenced"))
+        await time_passes(0.2)
+        assert stage.posted == [LossHandled()]
+    assert heard == [("assign", [0]), ("lost", [0])]
+
+
+@pytest.mark.parametrize("ends_with", ["close", "unsubscribe"])
+async def test_loss_does_not_wait_for_the_stop_that_an_end_waits_for(
+    stage: AioStage, ends_with: str
+) -> None:
+    """The application would write its state beside the new owner, up to the limit of the stop."""
+    stage.resources = ONE
+    heard: list[str] = []
+    lost = asyncio.Event()
+
+    async def revoke(_: object, __: object) -> None:
+        heard.append("revoke")
+        await lost.wait()
+        heard.append("end")
+
+    def lose(_: object, __: object) -> None:
+        heard.append("lost")
+        lost.set()
+
+    async def lose_at_the_end() -> None:
+        await time_passes(0.5)
+        stage.driver.inbox.put(LoseResources(resources=ONE, cause="fenced"))
+        await time_passes(0.5)
+        assert heard == ["revoke", "lost", "end"]
+
+    async with stage.joined(on_revoke=revoke, on_lost=lose) as consumer:
+        await stage.tell(RevokeResources(resources=ONE))
+        loses = asyncio.create_task(lose_at_the_end())
+        if ends_with == "unsubscribe":
+            consumer.unsubscribe()
+            await time_passes(2.0)
+    await loses
+    assert (stage.posted, stage.committed) == ([LossHandled()], [])
+    (stopped,) = (one for one in stage.written if isinstance(one, ResourcesStopped))
+    assert (stopped.resources, stopped.reason) == (ONE, StopReason.LOST)
 
 
 @pytest.mark.parametrize("has_begun", [False, True], ids=["stops then", "was stopping"])
@@ -421,6 +483,7 @@ async def test_end_that_waits_for_on_assign_does_not_stop_what_is_lost_meanwhile
 
     async def lose_at_the_end() -> None:
         await time_passes(0.5)
+        stage.driver.inbox.put(BeginWarmups(resources=ZERO))  # a loss does not void it
         stage.driver.inbox.put(LoseResources(resources=ONE, cause="fenced"))
         await time_passes(0.5)
         assert heard == ["lost" if hears_of_losses else "revoke"]

@@ -112,6 +112,12 @@ class ApplicationInbox:
         with self._lock:
             return self._notices[0] if self._notices else None
 
+    @property
+    def has_loss(self) -> bool:
+        """Whether the membership was lost, and the application has not served that; any thread."""
+        with self._lock:
+            return any(isinstance(one, LoseResources) for one in self._notices)
+
     def remove(self, notice: Notice) -> None:
         """Remove the oldest notice; do nothing if a loss has voided it meanwhile."""
         with self._lock:
