@@ -173,7 +173,7 @@ class LoopedApplication(PolledApplication):
 
     async def _write_state(self, resources: ResourceSet) -> None:
         if self.hangs(resources):
-            await self.let_pass(3 * self.owner.config.rebalance_timeout_ms)
+            await self.let_pass(self.group.hang_ms_max)
         times = self.costs.to_stop(resources)
         await self.let_pass(max((stop_ms for stop_ms, _ in times), default=0))
 
@@ -201,6 +201,10 @@ class LoopedSimulation(PolledSimulation):
     application_class: ClassVar[type[TrueApplication]] = LoopedApplication
     modules = (*PolledSimulation.modules, aio_callbacks)
     loop: WorldLoop = field(init=False)
+
+    @property
+    def hang_ms_max(self) -> int:
+        return 3 * self.config.rebalance_timeout_ms if self.faults.stuck else 0
 
     def prepare(self, run: SwarmRun) -> None:
         """Prepare a run."""

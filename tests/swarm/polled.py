@@ -231,6 +231,7 @@ class PolledApplication(TrueApplication):
             limit_ms=process.config.rebalance_timeout_ms,
             now_ms=lambda: process.world.now_ms,
             object_to=self.object_to,
+            later=process.later,
             hears_losses=self.hears_losses,
             warms_up=self.state.is_kept,
             is_serial=self.is_serial,

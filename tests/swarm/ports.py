@@ -127,6 +127,11 @@ class TrueSimulation(Simulation):
         """The faults of the run."""
         return self.run_of.faults
 
+    @property
+    def hang_ms_max(self) -> int:
+        """The longest time of a callback that hangs and ends."""
+        return 0
+
     def heal(self) -> None:
         self.is_calm = True
         super().heal()

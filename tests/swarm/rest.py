@@ -128,6 +128,9 @@ def _patience_ms(simulation: Simulation) -> int:
     patience_ms = HEALED_WITHIN_MS + 2 * getattr(policy, "scheduled_rebalance_timeout_ms", 0)
     patience_ms += getattr(policy, "initial_delay_ms", 0)
     patience_ms += 10 * ration.interval_ms if ration else 0
+    if isinstance(simulation, TrueSimulation):
+        # A callback that hangs when the faults end holds up the next one of its partitions.
+        patience_ms += simulation.hang_ms_max
     if warmup is not None:
         # Warm-ups that hang end with their time-out; all others may come one after the other.
         pace_ms = simulation.costs.costs[0].restore_ms.high + 2 * _WARM_ROUND_MS

@@ -9,7 +9,8 @@ answers to the group. It objects immediately, to:
 - an answer to a revocation that comes twice, too early, too late, without a commit, or after the
   group was left;
 - an answer to a loss that comes before `on_lost` has ended;
-- a notice without its callback;
+- a notice without its callback, and a stop that was given up before its `on_revoke` began,
+  without `on_lost`;
 - a commit of lost partitions;
 - partitions that are owned, fetched or uncommitted after a close.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 
@@ -38,15 +39,22 @@ if TYPE_CHECKING:
     from coopgroup.kafka.callbacks.pending_revocations import PutOff
     from coopgroup.kafka.membership.ports import Notice
 
+_TICK_MS: Final = 50
+
 
 @define(eq=False)
 class Call:
-    """One call of a callback."""
+    """One call of a callback.
+
+    Attributes:
+        awake_ms: how long an `on_revoke` runs, without pauses of the process.
+    """
 
     name: str
     resources: ResourceSet
     at_ms: int
     is_of_close: bool
+    awake_ms: int = 0
 
 
 @define(eq=False, kw_only=True)
@@ -55,6 +63,7 @@ class CallbackOracle:
 
     Attributes:
         limit_ms: `max.poll.interval.ms`.
+        later: calls a function after some time; pauses of the process do not count.
         hears_losses: whether the application has `on_lost`.
         warms_up: whether it takes part in warm-ups.
         is_serial: whether callbacks run one after the other.
@@ -69,6 +78,7 @@ class CallbackOracle:
     limit_ms: int
     now_ms: Callable[[], int]
     object_to: Callable[[str], None]
+    later: Callable[..., None]
     hears_losses: bool
     warms_up: bool = False
     is_serial: bool = True
@@ -84,6 +94,8 @@ class CallbackOracle:
     _stop_ms: dict[Resource, int] = field(factory=dict)  # when that was
     _late: ResourceSet = EMPTY  # not stopped in time, and given up
     _unheard: ResourceSet = EMPTY  # lost, and the application does not know
+    # Given up while `on_revoke` waits, and the time of that: the application must hear of a loss.
+    _untold: dict[Resource, int] = field(factory=dict)
     _committed: ResourceSet = EMPTY
     _cold: ResourceSet = EMPTY
     _unwarmed: dict[Resource, int] = field(factory=dict)  # to warm up, since when
@@ -150,6 +162,7 @@ class CallbackOracle:
         for one in some:
             self._put_off.pop(one, None)
             self._stop_ms.pop(one, None)
+            self._untold.pop(one, None)
 
     def posted(self, event: SessionEvent) -> None:
         """Hear an answer to the group."""
@@ -183,7 +196,10 @@ class CallbackOracle:
         self._must_be_empty(some & self.fetched(), "gives up, and fetches")
         self._must_be_empty(some & self.held(), "gives up, and owns")
         self._must_be_empty((some & self.stops) - late, "gives up inside on_revoke")
-        self._must_be_empty((some & self._has) - self._stopped, "gives up without on_revoke")
+        unstopped = (some & self._has) - self._stopped
+        held_up = unstopped & late if self._calls and not self.is_serial else EMPTY
+        self._must_be_empty(unstopped - held_up, "gives up without on_revoke")
+        self._untold |= dict.fromkeys(held_up, self.now_ms())
         put_off = ResourceSet.from_pairs(self._put_off)
         self._must_be_empty((some & put_off) - late, "gives up before finish_revoke")
         self._must_be_empty((some & self._has) - self._committed - late, "commits not before")
@@ -214,7 +230,7 @@ class CallbackOracle:
                 self._must_be_empty(resources & self._has, "is assigned what it has,")
                 self._has |= resources
             case "on_revoke" if self.hears_losses or not resources <= self._ended:
-                self._must_be_empty(resources & self.lost, "stops, and has lost,")
+                self._must_be_empty(resources & (self.lost | self._late), "stops, and has lost,")
                 self._must_be_empty(resources & self._stopped, "stops twice")
                 self._stopped |= resources
                 self.stop_begins(resources - ResourceSet.from_pairs(self._stop_ms))
@@ -225,12 +241,21 @@ class CallbackOracle:
                     ended = resources - self.lost - hangs
                     self._must_be_empty(ended, "loses, and has stopped,")
                 self._unheard -= resources
+                for one in resources:
+                    self._untold.pop(one, None)
             case "on_warmup":
                 self._warm_up_no_longer(resources)
             case _:
                 pass
         self._calls.append(call)
+        if name == "on_revoke":
+            self.later(_TICK_MS, self._tick, call)
         return call
+
+    def _tick(self, call: Call) -> None:
+        if call in self._calls:
+            call.awake_ms += _TICK_MS
+            self.later(_TICK_MS, self._tick, call)
 
     @property
     def _ended(self) -> ResourceSet:
@@ -243,7 +268,7 @@ class CallbackOracle:
     def returned(self, call: Call) -> None:
         """Note the end of a callback; nothing waits for a stop that takes much too long."""
         self._calls.remove(call)
-        if call.name == "on_revoke" and self.now_ms() > call.at_ms + 2 * self.limit_ms:
+        if call.name == "on_revoke" and call.awake_ms > 2 * self.limit_ms:
             same = (one for one in call.resources if self._stop_ms.get(one, math.inf) <= call.at_ms)
             kept = ResourceSet.from_pairs(same) & self.held()
             self._must_be_empty(kept, "waits for a stop that hangs, of")
@@ -290,6 +315,8 @@ class CallbackOracle:
             cold = (one for one, told_ms in self._unwarmed.items() if told_ms < since_ms)
             self._must_be_empty(ResourceSet.from_pairs(cold), "does not warm up")
         by_ms = since_ms - self.limit_ms
+        untold = (one for one, gave_up_ms in self._untold.items() if gave_up_ms < since_ms)
+        self._must_be_empty(ResourceSet.from_pairs(untold), "gave up, and never tells of")
         late = (one for one in self.pending if self._stop_ms.get(one, since_ms) < by_ms)
         self._must_be_empty(ResourceSet.from_pairs(late), "has not stopped in time, and keeps")
 
@@ -300,7 +327,7 @@ class CallbackOracle:
     def closes(self) -> None:
         """Note that the application closes its consumer, or unsubscribes."""
         self._is_closing = True
-        self._before = {*self.pending} - {*self.stopping()} - {*self.stops}
+        self._before = {*self.pending} - {*self.stopping()} - {*self.stops} - {*self._stop_ms}
         self._unheard_before = self._unheard - self._in_calls("on_lost")
 
     def closed(self) -> None:
