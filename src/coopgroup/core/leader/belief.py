@@ -20,7 +20,8 @@ against false claims are in this file. `resolve_claims` decides between the rema
 3. A member that had to stop a resource may still be working, so its claim counts until the member
    gives it up. Exception: the member was never known to own the resource. It claimed the resource
    together with another member, against a newer claim, or without a subscription and without
-   handing over. Such a claim counts no longer than the leader's `max.poll.interval.ms`.
+   handing over. Such a claim counts for three times the leader's `max.poll.interval.ms`, in which
+   any honest member gives it up.
 
 A leader without memory believes more: any claim may be true.
 """
@@ -276,8 +277,9 @@ class _LastRound:
         return ResourceSet.union_all([before.assigned, before.earlier, *revoked])
 
     def _counts(self, revoked: Revoked) -> bool:
-        limit_ms, now_ms = self.context.rebalance_timeout_ms, self.context.now_ms
-        return revoked.is_owner or limit_ms is None or now_ms < revoked.since_ms + limit_ms
+        timeout_ms = self.context.rebalance_timeout_ms
+        lapses_at_ms = None if timeout_ms is None else revoked.lapses_at_ms(timeout_ms)
+        return lapses_at_ms is None or self.context.now_ms < lapses_at_ms
 
 
 def _either(before: Sequence[Given], after: Sequence[Given]) -> list[Given]:

@@ -295,6 +295,9 @@ class Loss:
         return self.given_ms is not None and self.given_ms >= self.deadline_ms
 
 
+_POLLS: Final = 3
+
+
 @frozen(kw_only=True)
 class Revoked:
     """Claims of one member that it was told to stop, and that it has not given up.
@@ -308,6 +311,14 @@ class Revoked:
     resources: ResourceSet
     since_ms: int
     is_owner: bool
+
+    def lapses_at_ms(self, timeout_ms: int) -> int | None:
+        """Return when the claim no longer counts, on the leader's clock; None for never.
+
+        An honest member may have owned the resources, although the leader does not know it. Within
+        `max.poll.interval.ms` each, its application hears of the stop, stops, and polls again.
+        """
+        return None if self.is_owner else self.since_ms + _POLLS * timeout_ms
 
 
 @frozen(kw_only=True)

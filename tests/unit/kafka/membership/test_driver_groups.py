@@ -296,7 +296,7 @@ def test_leader_names_the_liar_once() -> None:
         ]
 
 
-def test_false_claim_to_a_new_leader_ends_after_max_poll_interval() -> None:
+def test_false_claim_to_a_new_leader_ends_when_an_owner_would_have_stopped() -> None:
     """A leader without memory cannot know that the liar never owned what only it claims."""
     with driven_group(PARTITIONS) as group:
         liar = _pair_with_liar(group, ahead=0)
@@ -307,6 +307,9 @@ def test_false_claim_to_a_new_leader_ends_after_max_poll_interval() -> None:
         assert set(heir.owned) == kept
         assert not heir.told("revoke")
         assert not heir.driver.overdue_claims
+        group.run(120.0)
+        assert set(heir.owned) == kept
+        assert [one.member_id for one in heir.driver.overdue_claims] == [liar.member_id]
         group.play_to(lambda: len(heir.owned) == PARTITIONS, 15.0)
         told, ignored = _reports(group)[-2:]
         assert (told.member_id, told.waited_ms) == (liar.member_id, 60_000)
