@@ -69,25 +69,22 @@ class FeedOptions:
         per_partition: whether each partition has a series of its own.
         drain_horizon_s: time in which `coopgroup_members_wanted` members would drain the lag, in
             seconds; None to look up no lags.
-        wanted_window_s: how long the load must be lower before that number falls, in seconds.
         limits: when a member counts as stuck.
     """
 
     queue_records: int = 10_000
     per_partition: bool = False
     drain_horizon_s: float | None = None
-    wanted_window_s: float = 300.0
     limits: HealthLimits = DEFAULT_LIMITS
 
     def __attrs_post_init__(self) -> None:
         count = self.queue_records
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ConfigurationError("queue_records", count, "a whole number above 0")
-        for name in ("drain_horizon_s", "wanted_window_s"):
-            value = getattr(self, name)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if value is not None and not (is_number and value > 0):
-                raise ConfigurationError(name, value, "seconds above 0")
+        value = self.drain_horizon_s
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (is_number and value > 0):
+            raise ConfigurationError("drain_horizon_s", value, "seconds above 0")
         if not isinstance(self.limits, HealthLimits):
             raise ConfigurationError("limits", self.limits, "HealthLimits(…)")
 
@@ -166,9 +163,7 @@ class MetricsFeed:
         listener = MemberListener(self, labels, weakref.ref(probe))
         listener.commits = probe.commit_meter()
         if self.options.drain_horizon_s is not None:
-            listener.wanted = WantedMembers(
-                self.options.drain_horizon_s, self.options.wanted_window_s
-            )
+            listener.wanted = WantedMembers(self.options.drain_horizon_s)
         with self._lock:
             self._members.append(listener)
         self._queue.wake()

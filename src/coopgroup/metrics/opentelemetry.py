@@ -38,7 +38,6 @@ class OpenTelemetryMetrics:
         meter_provider: the global provider if not given.
         per_partition: as for `PrometheusMetrics`.
         drain_horizon_s: as for `PrometheusMetrics`.
-        wanted_window_s: as for `PrometheusMetrics`.
         queue_records: as for `PrometheusMetrics`.
         limits: as for `PrometheusMetrics`.
 
@@ -52,7 +51,6 @@ class OpenTelemetryMetrics:
         meter_provider: MeterProvider | None = None,
         per_partition: bool = False,
         drain_horizon_s: float | None = None,
-        wanted_window_s: float = 300.0,
         queue_records: int = 10_000,
         limits: HealthLimits = DEFAULT_LIMITS,
     ) -> None:
@@ -61,7 +59,6 @@ class OpenTelemetryMetrics:
             limits=limits,
             per_partition=per_partition,
             drain_horizon_s=drain_horizon_s,
-            wanted_window_s=wanted_window_s,
         )
         self._feed = MetricsFeed(options)
         # Several readers may collect at a time.

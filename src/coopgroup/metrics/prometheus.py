@@ -41,7 +41,6 @@ class PrometheusMetrics:
             partitions.
         drain_horizon_s: time in which `coopgroup_members_wanted` members would drain the lag of the
             group, in seconds. None computes no such number, and looks up no lags.
-        wanted_window_s: how long the load must be lower before that number falls, in seconds.
         queue_records: number of telemetry records that may wait. Further records are dropped and
             counted in `coopgroup_dropped_telemetry_total`.
         limits: when a member counts as stuck, for `coopgroup_problems`; give `coopgroup.health`
@@ -58,7 +57,6 @@ class PrometheusMetrics:
         registry: CollectorRegistry | None = None,
         per_partition: bool = False,
         drain_horizon_s: float | None = None,
-        wanted_window_s: float = 300.0,
         queue_records: int = 10_000,
         limits: HealthLimits = DEFAULT_LIMITS,
     ) -> None:
@@ -67,7 +65,6 @@ class PrometheusMetrics:
             limits=limits,
             per_partition=per_partition,
             drain_horizon_s=drain_horizon_s,
-            wanted_window_s=wanted_window_s,
         )
         self._registry = REGISTRY if registry is None else registry
         with _lock:

@@ -105,7 +105,7 @@ def test_feed_that_is_dropped_is_collected_before_its_jobs(hand: Hand) -> None:
         ({"limits": 5}, "limits: got 5, expected HealthLimits"),
         ({"queue_records": 0}, "queue_records: got 0, expected a whole number above 0"),
         ({"drain_horizon_s": -1}, "drain_horizon_s: got -1, expected seconds above 0"),
-        ({"wanted_window_s": "5"}, "wanted_window_s: got '5', expected seconds above 0"),
+        ({"drain_horizon_s": "5"}, "drain_horizon_s: got '5', expected seconds above 0"),
     ],
 )
 def test_option_that_is_wrong_is_refused(options: dict[str, Any], message: str) -> None:
