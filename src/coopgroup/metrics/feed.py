@@ -65,22 +65,17 @@ class FeedOptions:
     """The options of an exporter.
 
     Attributes:
-        queue_records: number of records that may wait for the exporter.
         per_partition: whether each partition has a series of its own.
         drain_horizon_s: time in which `coopgroup_members_wanted` members would drain the lag, in
             seconds; None to look up no lags.
         limits: when a member counts as stuck.
     """
 
-    queue_records: int = 10_000
     per_partition: bool = False
     drain_horizon_s: float | None = None
     limits: HealthLimits = DEFAULT_LIMITS
 
     def __attrs_post_init__(self) -> None:
-        count = self.queue_records
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ConfigurationError("queue_records", count, "a whole number above 0")
         value = self.drain_horizon_s
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and not (is_number and value > 0):
@@ -149,7 +144,6 @@ class MetricsFeed:
         own = weakref.WeakMethod(self._take)
         look = weakref.WeakMethod(self.look)
         self._queue = RecordQueue(
-            capacity=self.options.queue_records,
             take=lambda listener, envelope: _call(own, listener, envelope),
             look=(lambda: _call(look)) if self.looks else None,
         )

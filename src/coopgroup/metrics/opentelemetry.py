@@ -38,7 +38,6 @@ class OpenTelemetryMetrics:
         meter_provider: the global provider if not given.
         per_partition: as for `PrometheusMetrics`.
         drain_horizon_s: as for `PrometheusMetrics`.
-        queue_records: as for `PrometheusMetrics`.
         limits: as for `PrometheusMetrics`.
 
     Raises:
@@ -51,11 +50,9 @@ class OpenTelemetryMetrics:
         meter_provider: MeterProvider | None = None,
         per_partition: bool = False,
         drain_horizon_s: float | None = None,
-        queue_records: int = 10_000,
         limits: HealthLimits = DEFAULT_LIMITS,
     ) -> None:
         options = FeedOptions(
-            queue_records=queue_records,
             limits=limits,
             per_partition=per_partition,
             drain_horizon_s=drain_horizon_s,

@@ -41,8 +41,6 @@ class PrometheusMetrics:
             partitions.
         drain_horizon_s: time in which `coopgroup_members_wanted` members would drain the lag of the
             group, in seconds. None computes no such number, and looks up no lags.
-        queue_records: number of telemetry records that may wait. Further records are dropped and
-            counted in `coopgroup_dropped_telemetry_total`.
         limits: when a member counts as stuck, for `coopgroup_problems`; give `coopgroup.health`
             the same.
 
@@ -57,11 +55,9 @@ class PrometheusMetrics:
         registry: CollectorRegistry | None = None,
         per_partition: bool = False,
         drain_horizon_s: float | None = None,
-        queue_records: int = 10_000,
         limits: HealthLimits = DEFAULT_LIMITS,
     ) -> None:
         options = FeedOptions(
-            queue_records=queue_records,
             limits=limits,
             per_partition=per_partition,
             drain_horizon_s=drain_horizon_s,
