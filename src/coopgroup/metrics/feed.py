@@ -65,13 +65,11 @@ class FeedOptions:
     """The options of an exporter.
 
     Attributes:
-        per_partition: whether each partition has a series of its own.
         drain_horizon_s: time in which `coopgroup_members_wanted` members would drain the lag, in
             seconds; None to look up no lags.
         limits: when a member counts as stuck.
     """
 
-    per_partition: bool = False
     drain_horizon_s: float | None = None
     limits: HealthLimits = DEFAULT_LIMITS
 
@@ -243,12 +241,7 @@ class MetricsFeed:
                 health = probe.read()
                 wanted = None if listener.wanted is None else listener.wanted.value
                 for one in readings(
-                    health,
-                    listener.events,
-                    wanted,
-                    now,
-                    per_partition=self.options.per_partition,
-                    limits=self.options.limits,
+                    health, listener.events, wanted, now, limits=self.options.limits
                 ):
                     yield listener.labels, one
 
@@ -306,7 +299,6 @@ def readings(
     wanted: int | None,
     now_s: float,
     *,
-    per_partition: bool,
     limits: HealthLimits = DEFAULT_LIMITS,
 ) -> Iterator[Value]:
     """Yield the gauges of one member.
@@ -316,7 +308,6 @@ def readings(
         events: what its telemetry told.
         wanted: number of members that its group needs, None if unknown.
         now_s: time of day, in seconds since 1970.
-        per_partition: whether to yield a reading for each partition.
         limits: when the member counts as stuck.
     """
     yield Value("coopgroup_assigned_partitions", len(health.owned))
@@ -333,9 +324,6 @@ def readings(
         yield Value("coopgroup_lease_remaining_seconds", health.lease_s)
     if events.last_rebalance_s is not None:
         yield Value("coopgroup_last_rebalance_timestamp_seconds", events.last_rebalance_s)
-    if per_partition:
-        for (topic, partition), lag in sorted(health.lags.items()):
-            yield Value("coopgroup_partition_records_lag", lag, (topic, str(partition)))
     if health.leads and events.members is not None:
         yield Value("coopgroup_members", events.members)
         yield Value("coopgroup_waiting_partitions", events.waiting)

@@ -37,8 +37,6 @@ class PrometheusMetrics:
 
     Args:
         registry: where the metrics are registered; the default registry of `prometheus_client`.
-        per_partition: whether each partition has a series of its own. Switch it on only with few
-            partitions.
         drain_horizon_s: time in which `coopgroup_members_wanted` members would drain the lag of the
             group, in seconds. None computes no such number, and looks up no lags.
         limits: when a member counts as stuck, for `coopgroup_problems`; give `coopgroup.health`
@@ -53,15 +51,10 @@ class PrometheusMetrics:
         self,
         *,
         registry: CollectorRegistry | None = None,
-        per_partition: bool = False,
         drain_horizon_s: float | None = None,
         limits: HealthLimits = DEFAULT_LIMITS,
     ) -> None:
-        options = FeedOptions(
-            limits=limits,
-            per_partition=per_partition,
-            drain_horizon_s=drain_horizon_s,
-        )
+        options = FeedOptions(limits=limits, drain_horizon_s=drain_horizon_s)
         self._registry = REGISTRY if registry is None else registry
         with _lock:
             collector = _collectors.get(self._registry)
@@ -113,11 +106,7 @@ class _Collector:
         return iter(families.values())
 
     def _families(self) -> dict[str, Any]:
-        return {
-            name: _family(metric)
-            for name, metric in METRICS.items()
-            if self.feed.options.per_partition or not metric.is_optional
-        }
+        return {name: _family(metric) for name, metric in METRICS.items()}
 
 
 def _family(metric: Metric) -> Any:  # noqa: ANN401  (one of three classes)

@@ -112,16 +112,14 @@ def test_option_that_is_wrong_is_refused(options: dict[str, Any], message: str) 
         FeedOptions(**options)
 
 
-def _values(
-    health: Health = HEALTH, *, leads: bool = False, per_partition: bool = False
-) -> dict[str, float]:
+def _values(health: Health = HEALTH, *, leads: bool = False) -> dict[str, float]:
     events = MemberEvents()
     list(events.changes(told()))
     list(events.changes(told(ROUND)))
     given = evolve(health, leads=leads)
     return {
         ".".join((one.name.removeprefix("coopgroup_"), *one.labels)): one.value
-        for one in readings(given, events, 4, 1_000.0, per_partition=per_partition)
+        for one in readings(given, events, 4, 1_000.0)
     }
 
 
