@@ -37,6 +37,7 @@ from coopgroup.kafka.forked import is_of_parent, keep_to_process
 from coopgroup.kafka.health.probe import MemberProbe
 from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.membership.driver import GroupDriver, open_sink_and_slot
+from coopgroup.kafka.membership.leading import LOOKUP_TIMEOUT_MS
 from coopgroup.kafka.plugins import (
     AssignorChoice,
     PolicyChoice,
@@ -170,7 +171,7 @@ class CooperativeGroup:
         self._pool = Worker(f"coopgroup-work-{group_id}", _THREADS_MAX)
         self._lookup = CatalogueLookup(
             source=_reader(source),
-            timeout_ms=shared.lookup_timeout_ms,
+            timeout_ms=LOOKUP_TIMEOUT_MS,
             warn=sink.warn,
             known=source if isinstance(source, Catalogue) else None,
         )

@@ -45,8 +45,7 @@ class GroupSettings:
     """The settings of a group.
 
     Attributes:
-        shared: those that a consumer has, too. The maximum poll interval limits a stop, and the
-            look-up time-out how long a leader with an outdated catalogue waits.
+        shared: those that a consumer has, too. The maximum poll interval limits a stop.
         limits: how long callbacks may take, and when they are tried again.
     """
 

@@ -336,17 +336,6 @@ _OWN: Final = (
         default=BELL_TOPIC,
         groups=True,
     ),
-    Key(
-        "coopgroup.leader.timeout.ms",
-        _OURS,
-        _MS_TO_DAY,
-        "if the leader's assignor and lookups take longer, its round moves nothing. Each lookup of "
-        "topics, partitions or lags gets a sixth of it",
-        default=30_000,
-        groups=True,
-        only_with=CLASSIC,
-        otherwise=_NO_LEADER,
-    ),
 )
 
 _OF_GROUPS: Final = (

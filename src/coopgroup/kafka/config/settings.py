@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 _UNKNOWN_KEY: Final = re.compile(r'No such configuration property: "([^"]*)"')
 OWN_PROTOCOL: Final = "coopgroup"
-_LOOKUPS: Final = 6
 _QUEUE_BACKOFF: Final = "fetch.queue.backoff.ms"
 _BELL: Final = "coopgroup.bell.topic"
 # Kafka's names of metrics, like those of topics, have no other characters.
@@ -82,7 +81,6 @@ class ConsumerSettings:
         auto_offset_store: whether handing out a record stores its offset for the next commit.
         offset_reset: "earliest", "latest" or "error".
         requires_stable: whether to wait for committed offsets in open transactions (KIP-447).
-        leader_timeout_ms: if the leader's assignor takes longer, the round moves nothing.
         deserializers: those of keys and values, None without any.
         strategies: those of `partition.assignment.strategy`, empty without it.
         policy, assignor: choices of the configuration; arguments of the constructor replace them.
@@ -103,7 +101,6 @@ class ConsumerSettings:
     offset_reset: str
     requires_stable: bool
     metadata_refresh_ms: int
-    leader_timeout_ms: int
     policy: PolicyChoice | None
     assignor: AssignorChoice | None
     bell_topic: str | None
@@ -123,11 +120,6 @@ class ConsumerSettings:
         """Return the topics of coopgroup: those of this member, and those with the usual names."""
         named = {self.bell_topic, self.telemetry_topic} - {None}
         return frozenset({BELL_TOPIC, TELEMETRY_TOPIC, *map(str, named)})
-
-    @property
-    def lookup_timeout_ms(self) -> int:
-        """Return the time limit of each look-up of metadata or lags: the leader makes several."""
-        return max(1, self.leader_timeout_ms // _LOOKUPS)
 
 
 def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
@@ -168,7 +160,6 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
         offset_reset=choice(given, "auto.offset.reset"),
         requires_stable=isolation == "read_committed",
         metadata_refresh_ms=whole(given, "topic.metadata.refresh.interval.ms"),
-        leader_timeout_ms=whole(given, "coopgroup.leader.timeout.ms"),
         policy=given.get("coopgroup.policy"),
         assignor=given.get("coopgroup.assignor"),
         bell_topic=given_text(given, _BELL),

@@ -278,7 +278,6 @@ class GroupDriver:
             assignor=self.assignor,
             policy=self.policy,
             lookup=self.lookup,
-            timeout_ms=self.settings.leader_timeout_ms,
             post=self.post,
             sink=self.sink,
             read=self.read,
