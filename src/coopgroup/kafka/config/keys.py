@@ -52,22 +52,19 @@ class Verdict(enum.Enum):
 
 @frozen
 class Whole:
-    """A whole number in a range; `zero` says what 0 means if the range does not contain it."""
+    """A whole number in a range."""
 
     low: int
     high: int = INT32_MAX
-    zero: str = ""
 
     @property
     def expected(self) -> str:
         """Return the range, as the end of the sentence "expected …"."""
-        if self.zero:
-            return f"0 {self.zero}, or {self.low} to {self.high}"
         return f"a whole number from {self.low} to {self.high}"
 
     def has(self, number: int) -> bool:
         """Return whether a number is in the range."""
-        return self.low <= number <= self.high or (number == 0 and self.zero != "")
+        return self.low <= number <= self.high
 
 
 @frozen
@@ -260,17 +257,6 @@ _OWN: Final = (
         Topic(),
         "a topic that members add their [telemetry](telemetry.md#the-topic) to; no topic if not "
         "given. `coopgroup setup` creates `coopgroup-telemetry`",
-        groups=True,
-    ),
-    Key(
-        "coopgroup.telemetry.report.interval.ms",
-        _OURS,
-        Whole(1_000, DAY_MS, zero="for no reports"),
-        "how often a member adds a [report](telemetry.md#member_reported) of its lease and its "
-        "last poll to `coopgroup.telemetry.topic`, for [`coopgroup watch`]"
-        "(watch.md#with-telemetry); from 1000, or 0 for never. Without a topic there are no "
-        "reports",
-        default=10_000,
         groups=True,
     ),
     Key(

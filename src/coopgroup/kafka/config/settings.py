@@ -87,7 +87,6 @@ class ConsumerSettings:
         bell_topic: topic of the bell, None without one.
         names_bell: whether the configuration names that topic, so that the cluster should have it.
         telemetry_topic: topic that the member adds its telemetry to, None for none.
-        telemetry_report_ms: time between two reports to this topic, in ms; 0 for no reports.
         state_dir: directory that keeps the member's identity after its process ends, None for none.
     """
 
@@ -109,7 +108,6 @@ class ConsumerSettings:
     telemetry_file: str | None
     telemetry_limits: FileLimits
     telemetry_topic: str | None
-    telemetry_report_ms: int
     telemetry_listener: Callable[[Envelope], object] | None
     on_commit: Callable[..., Any] | None
     deserializers: Deserializers | None
@@ -171,7 +169,6 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
             backups=whole(given, "coopgroup.telemetry.file.backups"),
         ),
         telemetry_topic=given_text(given, "coopgroup.telemetry.topic"),
-        telemetry_report_ms=whole(given, "coopgroup.telemetry.report.interval.ms"),
         telemetry_listener=callback(given, "coopgroup.telemetry.listener"),
         on_commit=callback(given, "on_commit"),
         deserializers=_deserializers(given),

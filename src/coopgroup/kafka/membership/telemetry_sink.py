@@ -75,6 +75,8 @@ _WARNINGS: Final = (
 )
 _DEBUG: Final = (StateChanged, RequestRefused)
 
+# Time between two reports. They are 2.7 MB a day for each member.
+REPORT_MS: Final = 10_000
 # How long a closing member waits for the broker of the topic.
 _FINISH_S: Final = 1.0
 
@@ -143,20 +145,20 @@ class TelemetrySink:
             timeout_ms=timeout_ms,
         )
 
-    def start_reports(self, report: Report, interval_ms: int) -> None:
-        """Add a report of the member to the topic after each interval; 0 for never."""
-        if self._topic is not None and interval_ms:
-            later = partial(self._report, self._topic, report, interval_ms)
-            self._topic.transport.later(interval_ms / 1000, later)
+    def start_reports(self, report: Report) -> None:
+        """Add a report of the member to the topic, if there is one, after each interval."""
+        if self._topic is not None:
+            later = partial(self._report, self._topic, report)
+            self._topic.transport.later(REPORT_MS / 1000, later)
 
-    def _report(self, topic: TelemetryTopic, report: Report, interval_ms: int) -> None:
+    def _report(self, topic: TelemetryTopic, report: Report) -> None:
         try:
             member, record = report()
             # A report that waits is out of date when it arrives.
             if member.state in AT_WORK | {MemberState.LOSING} and not topic.is_behind:
                 topic.put(self._envelope(record, member.member_id, member.claim_generation))
         finally:  # without a report, others would take the member for gone
-            self.start_reports(report, interval_ms)
+            self.start_reports(report)
 
     def finish_topic(self) -> None:
         """Send the waiting records to the topic, for a bounded time; it gets no later records."""

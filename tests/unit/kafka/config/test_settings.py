@@ -30,7 +30,6 @@ OWN_KEYS = (
     "coopgroup.member, coopgroup.policy, coopgroup.protocols, coopgroup.state.dir, "
     "coopgroup.telemetry.file, coopgroup.telemetry.file.backups, "
     "coopgroup.telemetry.file.max.bytes, coopgroup.telemetry.listener, "
-    "coopgroup.telemetry.report.interval.ms, "
     "coopgroup.telemetry.topic, coopgroup.window.heartbeat.interval.ms"
 )
 NEAR = " (did you mean coopgroup.telemetry.topic?)"
@@ -103,7 +102,6 @@ def test_settings_when_values_are_given_are_those_of_the_member_and_of_librdkafk
             "coopgroup.host": "node-3",
             "coopgroup.state.dir": "state",
             "coopgroup.telemetry.file": "telemetry.jsonl",
-            "coopgroup.telemetry.report.interval.ms": 1_000,
             "coopgroup.window.heartbeat.interval.ms": 100,
             "auto.commit.interval.ms": 250,
             "on_commit": print,
@@ -138,7 +136,7 @@ def test_settings_when_values_are_given_are_those_of_the_member_and_of_librdkafk
     assert (settings.auto_offset_store, settings.offset_reset) == (False, "earliest")
     assert (settings.auto_commit_interval_ms, settings.on_commit) == (250, print)
     assert (settings.state_dir, settings.bell_topic) == ("state", "bell")
-    assert (settings.telemetry_file, settings.telemetry_report_ms) == ("telemetry.jsonl", 1_000)
+    assert settings.telemetry_file == "telemetry.jsonl"
     assert settings.metadata_refresh_ms == -1
 
 
@@ -162,7 +160,6 @@ def test_settings_when_values_are_given_are_those_of_the_member_and_of_librdkafk
         ("coopgroup.bell.topic", "a/b", TOPIC_NAME_RULE),
         ("coopgroup.telemetry.file", 5, "a string"),
         ("coopgroup.telemetry.file.max.bytes", "1 MB", "a whole number from 0 to 2147483647"),
-        ("coopgroup.telemetry.report.interval.ms", 10, "0 for no reports, or 1000 to 86400000"),
         ("coopgroup.telemetry.path", "x", f"no such key: coopgroup's own are {OWN_KEYS}{NEAR}"),
         ("group.protocol", "share", "one of classic, consumer"),
         (
