@@ -236,22 +236,6 @@ _OWN: Final = (
         groups=True,
     ),
     Key(
-        "coopgroup.telemetry.file.max.bytes",
-        _OURS,
-        Whole(0),
-        "the file is [rotated](telemetry.md) before it exceeds this size; 0 for never",
-        default=100 * 1024 * 1024,
-        groups=True,
-    ),
-    Key(
-        "coopgroup.telemetry.file.backups",
-        _OURS,
-        Whole(0, 1_000),
-        "number of rotated files to keep (FILE.1 is the newest)",
-        default=4,
-        groups=True,
-    ),
-    Key(
         "coopgroup.telemetry.topic",
         _OURS,
         Topic(),

@@ -59,18 +59,6 @@ _OF_LOGS: Final = ("debug", "log_level", "logger")
 
 
 @frozen(kw_only=True)
-class FileLimits:
-    """Limits of a telemetry file.
-
-    Attributes:
-        max_bytes: size at which the file is rotated, in bytes; 0 for never.
-    """
-
-    max_bytes: int = 100 * 1024 * 1024
-    backups: int = 4
-
-
-@frozen(kw_only=True)
 class ConsumerSettings:
     """The settings of a consumer.
 
@@ -106,7 +94,6 @@ class ConsumerSettings:
     names_bell: bool
     state_dir: str | None
     telemetry_file: str | None
-    telemetry_limits: FileLimits
     telemetry_topic: str | None
     telemetry_listener: Callable[[Envelope], object] | None
     on_commit: Callable[..., Any] | None
@@ -164,10 +151,6 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
         names_bell=_BELL in configuration,
         state_dir=given_text(given, "coopgroup.state.dir"),
         telemetry_file=given_text(given, "coopgroup.telemetry.file"),
-        telemetry_limits=FileLimits(
-            max_bytes=whole(given, "coopgroup.telemetry.file.max.bytes"),
-            backups=whole(given, "coopgroup.telemetry.file.backups"),
-        ),
         telemetry_topic=given_text(given, "coopgroup.telemetry.topic"),
         telemetry_listener=callback(given, "coopgroup.telemetry.listener"),
         on_commit=callback(given, "on_commit"),

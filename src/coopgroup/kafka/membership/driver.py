@@ -709,8 +709,7 @@ def open_sink_and_slot(
         member.group_id,
         settings.telemetry_file,
         settings.telemetry_listener,
-        settings.telemetry_limits,
-        settings.connection.client_id,
+        client_id=settings.connection.client_id,
     )
     opened.callback(sink.close)
     if settings.state_dir is None or member.instance_id is not None:

@@ -28,7 +28,6 @@ from coopgroup.core.member import Member
 from coopgroup.core.member.transitions import AT_WORK, MemberState
 from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.config.settings import FileLimits
 from coopgroup.kafka.membership.event_log import is_heard, log
 from coopgroup.kafka.rpc.outcomes import HandshakeError
 from coopgroup.telemetry import (
@@ -99,7 +98,6 @@ class TelemetrySink:
     group_id: str
     file_path: str | None = None
     listener: Callable[[Envelope], object] | None = None
-    file_limits: FileLimits = field(factory=FileLimits)
     client_id: str = ""
     hear: Callable[[Record], object] | None = field(default=None, init=False)
     _topic: TelemetryTopic | None = field(default=None, init=False)
@@ -113,7 +111,7 @@ class TelemetrySink:
         from coopgroup.kafka.membership.telemetry_file import TelemetryFile  # noqa: PLC0415 - an option
 
         try:
-            self._file = TelemetryFile(Path(self.file_path), self.file_limits, self.warn)
+            self._file = TelemetryFile(Path(self.file_path), self.warn)
         except OSError as cause:
             raise ConfigurationError(
                 "coopgroup.telemetry.file",

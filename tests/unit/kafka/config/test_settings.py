@@ -28,9 +28,8 @@ GIVEN = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "g"}
 OWN_KEYS = (
     "coopgroup.assignor, coopgroup.bell.topic, coopgroup.host, "
     "coopgroup.member, coopgroup.policy, coopgroup.protocols, coopgroup.state.dir, "
-    "coopgroup.telemetry.file, coopgroup.telemetry.file.backups, "
-    "coopgroup.telemetry.file.max.bytes, coopgroup.telemetry.listener, "
-    "coopgroup.telemetry.topic, coopgroup.window.heartbeat.interval.ms"
+    "coopgroup.telemetry.file, coopgroup.telemetry.listener, coopgroup.telemetry.topic, "
+    "coopgroup.window.heartbeat.interval.ms"
 )
 NEAR = " (did you mean coopgroup.telemetry.topic?)"
 NOT_KNOWN = "a connection setting that coopgroup knows"
@@ -159,7 +158,7 @@ def test_settings_when_values_are_given_are_those_of_the_member_and_of_librdkafk
         ("max.poll.interval.ms", 1.5, "a whole number from 1 to 86400000"),
         ("coopgroup.bell.topic", "a/b", TOPIC_NAME_RULE),
         ("coopgroup.telemetry.file", 5, "a string"),
-        ("coopgroup.telemetry.file.max.bytes", "1 MB", "a whole number from 0 to 2147483647"),
+        ("socket.send.buffer.bytes", "1 MB", "a whole number from 0 to 2147483647"),
         ("coopgroup.telemetry.path", "x", f"no such key: coopgroup's own are {OWN_KEYS}{NEAR}"),
         ("group.protocol", "share", "one of classic, consumer"),
         (
