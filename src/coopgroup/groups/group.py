@@ -51,6 +51,8 @@ from coopgroup.worker import Worker
 
 _PARTS: Final = ("_driver", "_work", "_watcher", "_lookup", "_pool", "_probe", "_lock")
 _THREADS_MAX: Final = 32  # of callbacks
+# Time between two reads of the catalogue. Each process reads, perhaps from a database.
+_REFRESH_MS: Final = 5_000
 
 
 class CooperativeGroup:
@@ -206,7 +208,7 @@ class CooperativeGroup:
         sink.watch(self._probe)
         self._watcher = CatalogueWatcher(
             lookup=self._lookup,
-            refresh_ms=settings.refresh_ms,
+            refresh_ms=_REFRESH_MS,
             member=lambda: self._driver.member,
             leads=lambda: self._driver.leads,
             shared=lambda: self._driver.leader.seen.partitions,

@@ -50,7 +50,6 @@ class GroupSettings:
     """
 
     shared: ConsumerSettings
-    refresh_ms: int
     limits: WorkLimits
 
     @classmethod
@@ -84,7 +83,6 @@ class GroupSettings:
         )
         return cls(
             shared=attrs.evolve(read, member=member),
-            refresh_ms=whole(configuration, "coopgroup.catalogue.refresh.ms"),
             limits=WorkLimits(stop_s=stop_ms / 1000),
         )
 

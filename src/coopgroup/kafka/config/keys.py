@@ -310,14 +310,6 @@ _OWN: Final = (
 
 _OF_GROUPS: Final = (
     Key(
-        "coopgroup.catalogue.refresh.ms",
-        _OURS,
-        Whole(1),
-        "time between two reads of the catalogue",
-        default=5_000,
-        groups=True,
-    ),
-    Key(
         "coopgroup.stop.timeout.ms",
         _OURS,
         _MS_TO_DAY,
