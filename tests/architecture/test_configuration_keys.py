@@ -35,7 +35,6 @@ SAMPLES: dict[str, Any] = {
     "builtin.features": "gzip",
     "coopgroup.protocols": "coopgroup,cooperative-sticky",
     "coopgroup.member": '{"places": 4}',
-    "coopgroup.telemetry.file.backups": "3",
     "coopgroup.telemetry.listener": print,
     "default.topic.config": {"auto.offset.reset": "earliest"},
     "enable.ssl.certificate.verification": "true",

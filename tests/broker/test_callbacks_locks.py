@@ -215,13 +215,13 @@ def test_no_lock_is_held_over_a_callback_of_a_consumer(
 
 
 def test_no_lock_is_held_over_a_callback_of_a_group(
-    kafka_cluster: KafkaCluster, probe: Probe
+    kafka_cluster: KafkaCluster, probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("coopgroup.groups.group._REFRESH_MS", 200)
     name = unique("locks")
     shared = {
         **configuration(kafka_cluster, probe, name),
         "coopgroup.stop.timeout.ms": SESSION_MS,
-        "coopgroup.catalogue.refresh.ms": 200,
     }
     hangs = threading.Event()
     plugins = Plugins(probe)

@@ -75,7 +75,6 @@ class Crew:
                 "client.id": name,
                 "session.timeout.ms": 6_000,
                 "heartbeat.interval.ms": 250,
-                "coopgroup.catalogue.refresh.ms": 200,
                 "coopgroup.telemetry.file": str(self.folder / f"{name}.jsonl"),
                 **more,
             },
@@ -96,8 +95,12 @@ class Crew:
 
 @pytest.fixture
 def crew(
-    kafka_cluster: KafkaCluster, tmp_path: Path, own_threads: Callable[[], list[str]]
+    kafka_cluster: KafkaCluster,
+    tmp_path: Path,
+    own_threads: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Crew]:
+    monkeypatch.setattr("coopgroup.groups.group._REFRESH_MS", 200)
     made = Crew(kafka_cluster, tmp_path)
     yield made
     for member in made.members.values():

@@ -86,7 +86,6 @@ class Crew:
                 "group.id": self.name,
                 "session.timeout.ms": 6_000,
                 "heartbeat.interval.ms": 250,
-                "coopgroup.catalogue.refresh.ms": 200,
             },
             catalogue=CatalogueTopic(self.name),
             start=member.start,
@@ -105,7 +104,12 @@ class Crew:
 
 
 @pytest.fixture
-def crew(kafka_cluster: KafkaCluster, own_threads: Callable[[], list[str]]) -> Iterator[Crew]:
+def crew(
+    kafka_cluster: KafkaCluster,
+    own_threads: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Crew]:
+    monkeypatch.setattr("coopgroup.groups.group._REFRESH_MS", 200)
     made = Crew(kafka_cluster)
     yield made
     for member in made.members:

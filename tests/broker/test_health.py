@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from coopgroup import CooperativeConsumer, CooperativeGroup
 from coopgroup.aio import AsyncCooperativeConsumer
-from coopgroup.health import HealthLimits, HealthServer, serve
-from coopgroup.kafka.health import consumer_work, probe
+from coopgroup.health import Health, HealthLimits, HealthServer, serve
+from coopgroup.kafka.health import consumer_work, probe, value
 from coopgroup.processing import process
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import polling, produce, unique
@@ -26,6 +26,7 @@ pytestmark = pytest.mark.verify
 
 WAIT_S = 60.0
 LIMIT_S = 1.5
+_LIMIT_SHARE = LIMIT_S / Health(group_id="g").max_poll_interval_s
 
 
 def _settings(cluster: KafkaCluster, **more: object) -> dict[str, Any]:
@@ -104,8 +105,11 @@ def test_one_hanging_handler_among_many_turns_liveness_red(kafka_cluster: KafkaC
         processing.join()
 
 
-def test_revocation_that_never_ends_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
-    with _watched(kafka_cluster, [0, 0], revocation_s=LIMIT_S) as (slow, server, topic):
+def test_revocation_that_never_ends_turns_liveness_red(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(value, "_REVOCATION_SHARE", _LIMIT_SHARE)
+    with _watched(kafka_cluster, [0, 0]) as (slow, server, topic):
         group_id = slow.health().group_id
         other = CooperativeConsumer(_settings(kafka_cluster, **{"group.id": group_id}))
         slow.subscribe([topic], on_revoke=lambda _, parts: slow.revoke_later(parts))
@@ -134,14 +138,17 @@ def test_consumer_that_hears_of_no_record_turns_liveness_red(
             _wait_red(server, "records wait")
 
 
-def test_rebalance_that_never_ends_turns_liveness_red(kafka_cluster: KafkaCluster) -> None:
+def test_rebalance_that_never_ends_turns_liveness_red(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another client answers heartbeats, and does not poll, so it never rejoins (aiokafka#1187)."""
+    monkeypatch.setattr(value, "_REBALANCE_INTERVALS", _LIMIT_SHARE)
     topic = unique("endless")
     kafka_cluster.create_topic(topic, 2)
     settings = _settings(kafka_cluster)
     other = Consumer({**settings, "partition.assignment.strategy": "range"})
     ours = CooperativeConsumer({**settings, "coopgroup.protocols": "coopgroup,range"})
-    with ours, serve(0, ours, limits=HealthLimits(rebalance_s=LIMIT_S)) as server:
+    with ours, serve(0, ours) as server:
         other.subscribe([topic])
         wait_for(lambda: len(other.assignment()) == 2, poll=lambda: other.poll(0.1), timeout_s=30)
         ours.subscribe([topic])

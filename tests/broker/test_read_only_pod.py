@@ -183,7 +183,8 @@ def test_application_of_the_manifests_is_ready_and_keeps_its_identity() -> None:
 
 
 @with_ipv6_only
-def test_resources_the_bell_and_asyncio_work_over_ipv6() -> None:
+def test_resources_the_bell_and_asyncio_work_over_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coopgroup.groups.group._REFRESH_MS", 200)
     name = unique("resources")
     with KafkaCluster(host="::1") as cluster:
         cluster.create_topic(name, 1, config={"cleanup.policy": "compact"})
@@ -198,7 +199,6 @@ def test_resources_the_bell_and_asyncio_work_over_ipv6() -> None:
             "session.timeout.ms": 300_000,
             "heartbeat.interval.ms": 100_000,
             "coopgroup.bell.topic": BELL_TOPIC,
-            "coopgroup.catalogue.refresh.ms": 200,
         }
         groups = [
             CooperativeGroup(settings, catalogue=CatalogueTopic(name), start=print, stop=print)
@@ -213,7 +213,6 @@ def test_resources_the_bell_and_asyncio_work_over_ipv6() -> None:
 
 
 async def _first_key(settings: dict[str, Any], topic: str) -> object:
-    del settings["coopgroup.catalogue.refresh.ms"]
     async with asyncio.timeout(WAIT_S_MAX), AsyncCooperativeConsumer(settings) as consumer:
         consumer.subscribe([topic])
         return (await anext(aiter(consumer))).key

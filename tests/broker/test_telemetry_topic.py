@@ -14,6 +14,7 @@ from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.cli import app
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.connection_settings import read_connection_settings
+from coopgroup.kafka.membership import telemetry_sink
 from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.telemetry import ResourcesStarted, from_json
 from coopgroup.testing import KafkaCluster
@@ -53,15 +54,19 @@ def in_files(crew: Crew, *names: str) -> list[list[bytes]]:
 
 @pytest.mark.verify
 def test_topic_has_the_lines_of_the_files(
-    kafka_cluster: KafkaCluster, tmp_path: Path, topic: str, capsys: pytest.CaptureFixture[str]
+    kafka_cluster: KafkaCluster,
+    tmp_path: Path,
+    topic: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """From the first join to the last stop, in the order of each member; and reports."""
+    monkeypatch.setattr(telemetry_sink, "REPORT_MS", 1_000)
     shared = unique("T")
     kafka_cluster.create_topic(shared, PARTITIONS)
     with Crew(kafka_cluster, tmp_path) as crew:
         for name in ("a", "b"):
-            more = {KEY: topic, "coopgroup.telemetry.report.interval.ms": 1_000}
-            crew.add(name, configuration=more).subscribe([shared])
+            crew.add(name, configuration={KEY: topic}).subscribe([shared])
             crew.until(lambda: crew.share((shared, PARTITIONS)), "a share for each")
         server = ["--bootstrap-server", kafka_cluster.bootstrap_servers]
         watch = ["watch", crew.group_id, "--json", "--telemetry-topic", topic, *server]

@@ -17,6 +17,7 @@ from confluent_kafka import Consumer
 from coopgroup import CooperativeConsumer, CooperativeGroup, GroupResource, StartFailed
 from coopgroup.assignors import GroupMember, PlacementAssignor, ResourceToPlace
 from coopgroup.cli import app
+from coopgroup.kafka.membership import telemetry_sink
 from coopgroup.testing import KafkaCluster
 from tests.broker.test_transport import Member
 from tests.support.live_group import polling, produce, unique
@@ -91,12 +92,15 @@ class Places(PlacementAssignor):
 
 
 def test_group_of_named_resources_shows_who_runs_what_and_what_has_no_room(
-    kafka_cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]
+    kafka_cluster: KafkaCluster,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(telemetry_sink, "REPORT_MS", 1_000)
     topic, group = unique("telemetry"), unique("group")
     kafka_cluster.create_topic(topic, 1)
     settings: dict[str, Any] = {**kafka_cluster.client_config(), "group.id": group}
-    settings |= {"coopgroup.telemetry.topic": topic, "coopgroup.telemetry.report.interval.ms": 1000}
+    settings |= {"coopgroup.telemetry.topic": topic}
 
     def member(name: str, places: int) -> CooperativeGroup:
         return CooperativeGroup(
@@ -141,8 +145,11 @@ def test_group_of_named_resources_shows_who_runs_what_and_what_has_no_room(
 
 
 def test_start_that_failed_permanently_is_seen_from_outside(
-    kafka_cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]
+    kafka_cluster: KafkaCluster,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(telemetry_sink, "REPORT_MS", 1_000)
     topic, group = unique("telemetry"), unique("group")
     kafka_cluster.create_topic(topic, 1)
 
@@ -150,7 +157,7 @@ def test_start_that_failed_permanently_is_seen_from_outside(
         raise StartFailed("no such table")
 
     settings: dict[str, Any] = {**kafka_cluster.client_config(), "group.id": group}
-    settings |= {"coopgroup.telemetry.topic": topic, "coopgroup.telemetry.report.interval.ms": 1000}
+    settings |= {"coopgroup.telemetry.topic": topic}
     member = CooperativeGroup(settings, catalogue=[("audit", 0)], start=fail, stop=lambda _: None)
     with member:
 

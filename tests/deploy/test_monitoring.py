@@ -94,14 +94,13 @@ def test_alert_names_labels_of_its_query_and_has_a_section(one: dict[str, Any]) 
     assert f"\n### {one['name']}\n" in PAGE
 
 
-def test_every_metric_is_written_and_has_a_panel_or_a_reason() -> None:
-    """Per-partition series are for queries of one's own."""
-    text = PrometheusMetrics(registry=CollectorRegistry(), per_partition=True).text()
+def test_every_metric_is_written_and_has_a_panel() -> None:
+    text = PrometheusMetrics(registry=CollectorRegistry()).text()
     assert set(re.findall(r"^# HELP (\w+) ", text, re.MULTILINE)) >= METRICS.keys()
     shown = {
         _series(name)[0] for query in PANEL_QUERIES for name in re.findall(r"coopgroup_\w+", query)
     }
-    assert METRICS.keys() - shown == {"coopgroup_partition_records_lag"}
+    assert METRICS.keys() == shown
 
 
 def test_files_are_those_of_the_description() -> None:

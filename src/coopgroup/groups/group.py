@@ -37,6 +37,7 @@ from coopgroup.kafka.forked import is_of_parent, keep_to_process
 from coopgroup.kafka.health.probe import MemberProbe
 from coopgroup.kafka.health.value import Health
 from coopgroup.kafka.membership.driver import GroupDriver, open_sink_and_slot
+from coopgroup.kafka.membership.leading import LOOKUP_TIMEOUT_MS
 from coopgroup.kafka.plugins import (
     AssignorChoice,
     PolicyChoice,
@@ -50,6 +51,8 @@ from coopgroup.worker import Worker
 
 _PARTS: Final = ("_driver", "_work", "_watcher", "_lookup", "_pool", "_probe", "_lock")
 _THREADS_MAX: Final = 32  # of callbacks
+# Time between two reads of the catalogue. Each process reads, perhaps from a database.
+_REFRESH_MS: Final = 5_000
 
 
 class CooperativeGroup:
@@ -170,7 +173,7 @@ class CooperativeGroup:
         self._pool = Worker(f"coopgroup-work-{group_id}", _THREADS_MAX)
         self._lookup = CatalogueLookup(
             source=_reader(source),
-            timeout_ms=shared.lookup_timeout_ms,
+            timeout_ms=LOOKUP_TIMEOUT_MS,
             warn=sink.warn,
             known=source if isinstance(source, Catalogue) else None,
         )
@@ -205,7 +208,7 @@ class CooperativeGroup:
         sink.watch(self._probe)
         self._watcher = CatalogueWatcher(
             lookup=self._lookup,
-            refresh_ms=settings.refresh_ms,
+            refresh_ms=_REFRESH_MS,
             member=lambda: self._driver.member,
             leads=lambda: self._driver.leads,
             shared=lambda: self._driver.leader.seen.partitions,

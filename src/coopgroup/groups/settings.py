@@ -45,13 +45,11 @@ class GroupSettings:
     """The settings of a group.
 
     Attributes:
-        shared: those that a consumer has, too. The maximum poll interval limits a stop, and the
-            look-up time-out how long a leader with an outdated catalogue waits.
+        shared: those that a consumer has, too. The maximum poll interval limits a stop.
         limits: how long callbacks may take, and when they are tried again.
     """
 
     shared: ConsumerSettings
-    refresh_ms: int
     limits: WorkLimits
 
     @classmethod
@@ -85,7 +83,6 @@ class GroupSettings:
         )
         return cls(
             shared=attrs.evolve(read, member=member),
-            refresh_ms=whole(configuration, "coopgroup.catalogue.refresh.ms"),
             limits=WorkLimits(stop_s=stop_ms / 1000),
         )
 

@@ -65,6 +65,7 @@ from coopgroup.kafka.membership.driver import GroupDriver, open_sink_and_slot
 from coopgroup.kafka.membership.first_look import FirstLook
 from coopgroup.kafka.membership.group_metadata import encode_group_metadata
 from coopgroup.kafka.membership.identity import IdentitySlot
+from coopgroup.kafka.membership.leading import LOOKUP_TIMEOUT_MS
 from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.kafka.membership.missing_topics import MissingTopics
 from coopgroup.kafka.membership.subscription import Subscription
@@ -764,7 +765,7 @@ class ConsumerParts:
             settings.admin,
             settings.member.group_id,
             settings.offset_reset,
-            settings.lookup_timeout_ms,
+            LOOKUP_TIMEOUT_MS,
             settings.connection,
         )
         driver = GroupDriver(
@@ -803,7 +804,7 @@ class ConsumerParts:
             driver.inbox,
             fetching,
             sink.warn,
-            settings.lookup_timeout_ms,
+            LOOKUP_TIMEOUT_MS,
             first_look,
         )
         watcher = TopicWatcher(

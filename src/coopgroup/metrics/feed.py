@@ -65,29 +65,19 @@ class FeedOptions:
     """The options of an exporter.
 
     Attributes:
-        queue_records: number of records that may wait for the exporter.
-        per_partition: whether each partition has a series of its own.
         drain_horizon_s: time in which `coopgroup_members_wanted` members would drain the lag, in
             seconds; None to look up no lags.
-        wanted_window_s: how long the load must be lower before that number falls, in seconds.
         limits: when a member counts as stuck.
     """
 
-    queue_records: int = 10_000
-    per_partition: bool = False
     drain_horizon_s: float | None = None
-    wanted_window_s: float = 300.0
     limits: HealthLimits = DEFAULT_LIMITS
 
     def __attrs_post_init__(self) -> None:
-        count = self.queue_records
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ConfigurationError("queue_records", count, "a whole number above 0")
-        for name in ("drain_horizon_s", "wanted_window_s"):
-            value = getattr(self, name)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if value is not None and not (is_number and value > 0):
-                raise ConfigurationError(name, value, "seconds above 0")
+        value = self.drain_horizon_s
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (is_number and value > 0):
+            raise ConfigurationError("drain_horizon_s", value, "seconds above 0")
         if not isinstance(self.limits, HealthLimits):
             raise ConfigurationError("limits", self.limits, "HealthLimits(…)")
 
@@ -152,7 +142,6 @@ class MetricsFeed:
         own = weakref.WeakMethod(self._take)
         look = weakref.WeakMethod(self.look)
         self._queue = RecordQueue(
-            capacity=self.options.queue_records,
             take=lambda listener, envelope: _call(own, listener, envelope),
             look=(lambda: _call(look)) if self.looks else None,
         )
@@ -166,9 +155,7 @@ class MetricsFeed:
         listener = MemberListener(self, labels, weakref.ref(probe))
         listener.commits = probe.commit_meter()
         if self.options.drain_horizon_s is not None:
-            listener.wanted = WantedMembers(
-                self.options.drain_horizon_s, self.options.wanted_window_s
-            )
+            listener.wanted = WantedMembers(self.options.drain_horizon_s)
         with self._lock:
             self._members.append(listener)
         self._queue.wake()
@@ -254,12 +241,7 @@ class MetricsFeed:
                 health = probe.read()
                 wanted = None if listener.wanted is None else listener.wanted.value
                 for one in readings(
-                    health,
-                    listener.events,
-                    wanted,
-                    now,
-                    per_partition=self.options.per_partition,
-                    limits=self.options.limits,
+                    health, listener.events, wanted, now, limits=self.options.limits
                 ):
                     yield listener.labels, one
 
@@ -317,7 +299,6 @@ def readings(
     wanted: int | None,
     now_s: float,
     *,
-    per_partition: bool,
     limits: HealthLimits = DEFAULT_LIMITS,
 ) -> Iterator[Value]:
     """Yield the gauges of one member.
@@ -327,7 +308,6 @@ def readings(
         events: what its telemetry told.
         wanted: number of members that its group needs, None if unknown.
         now_s: time of day, in seconds since 1970.
-        per_partition: whether to yield a reading for each partition.
         limits: when the member counts as stuck.
     """
     yield Value("coopgroup_assigned_partitions", len(health.owned))
@@ -344,9 +324,6 @@ def readings(
         yield Value("coopgroup_lease_remaining_seconds", health.lease_s)
     if events.last_rebalance_s is not None:
         yield Value("coopgroup_last_rebalance_timestamp_seconds", events.last_rebalance_s)
-    if per_partition:
-        for (topic, partition), lag in sorted(health.lags.items()):
-            yield Value("coopgroup_partition_records_lag", lag, (topic, str(partition)))
     if health.leads and events.members is not None:
         yield Value("coopgroup_members", events.members)
         yield Value("coopgroup_waiting_partitions", events.waiting)

@@ -26,8 +26,6 @@ ATTRIBUTES: Final[Mapping[str, str]] = types.MappingProxyType(
         "group": "messaging.consumer.group.name",
         "client_id": "messaging.client.id",
         "instance_id": "coopgroup.instance_id",
-        "topic": "messaging.destination.name",
-        "partition": "messaging.destination.partition.id",
         "cause": "coopgroup.cause",
         "reason": "coopgroup.reason",
         "outcome": "coopgroup.outcome",
@@ -81,7 +79,6 @@ class Metric:
             does not see the first event of a series that begins with it.
         buckets: upper bounds of a histogram, ascending.
         is_of_leader: whether only the leader of a group reports it.
-        is_optional: whether it is reported only on request.
     """
 
     name: str
@@ -92,7 +89,6 @@ class Metric:
     buckets: tuple[float, ...] = ()
     merge: Merge = Merge.SUM
     is_of_leader: bool = False
-    is_optional: bool = False
 
 
 @frozen
@@ -178,8 +174,6 @@ _TABLE: Final = (
            help="Records of the held partitions that the application did not get yet."),
     Metric(name="coopgroup_records_lag_max", kind=_G, merge=Merge.MAX,
            help="The same for the partition with most of them."),
-    Metric(name="coopgroup_partition_records_lag", kind=_G, labels=("topic", "partition"),
-           is_optional=True, help="The same for each partition."),
     Metric(name="coopgroup_warmups", kind=_G,
            help="Partitions whose state is being restored."),
     Metric(name="coopgroup_standbys", kind=_G,

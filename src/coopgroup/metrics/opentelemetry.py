@@ -36,10 +36,7 @@ class OpenTelemetryMetrics:
 
     Args:
         meter_provider: the global provider if not given.
-        per_partition: as for `PrometheusMetrics`.
         drain_horizon_s: as for `PrometheusMetrics`.
-        wanted_window_s: as for `PrometheusMetrics`.
-        queue_records: as for `PrometheusMetrics`.
         limits: as for `PrometheusMetrics`.
 
     Raises:
@@ -50,19 +47,10 @@ class OpenTelemetryMetrics:
         self,
         *,
         meter_provider: MeterProvider | None = None,
-        per_partition: bool = False,
         drain_horizon_s: float | None = None,
-        wanted_window_s: float = 300.0,
-        queue_records: int = 10_000,
         limits: HealthLimits = DEFAULT_LIMITS,
     ) -> None:
-        options = FeedOptions(
-            queue_records=queue_records,
-            limits=limits,
-            per_partition=per_partition,
-            drain_horizon_s=drain_horizon_s,
-            wanted_window_s=wanted_window_s,
-        )
+        options = FeedOptions(limits=limits, drain_horizon_s=drain_horizon_s)
         self._feed = MetricsFeed(options)
         # Several readers may collect at a time.
         self._lock = threading.Lock()
@@ -74,8 +62,7 @@ class OpenTelemetryMetrics:
         self._meter = provider.get_meter("coopgroup")
         self._histograms: dict[str, Histogram] = {}
         for metric in METRICS.values():
-            if options.per_partition or not metric.is_optional:
-                self._create(metric)
+            self._create(metric)
 
     def watch_member(self, probe: Probe) -> MemberListener:
         """Return the listener of one member; a consumer calls it when it is made."""

@@ -37,13 +37,8 @@ class PrometheusMetrics:
 
     Args:
         registry: where the metrics are registered; the default registry of `prometheus_client`.
-        per_partition: whether each partition has a series of its own. Switch it on only with few
-            partitions.
         drain_horizon_s: time in which `coopgroup_members_wanted` members would drain the lag of the
             group, in seconds. None computes no such number, and looks up no lags.
-        wanted_window_s: how long the load must be lower before that number falls, in seconds.
-        queue_records: number of telemetry records that may wait. Further records are dropped and
-            counted in `coopgroup_dropped_telemetry_total`.
         limits: when a member counts as stuck, for `coopgroup_problems`; give `coopgroup.health`
             the same.
 
@@ -56,19 +51,10 @@ class PrometheusMetrics:
         self,
         *,
         registry: CollectorRegistry | None = None,
-        per_partition: bool = False,
         drain_horizon_s: float | None = None,
-        wanted_window_s: float = 300.0,
-        queue_records: int = 10_000,
         limits: HealthLimits = DEFAULT_LIMITS,
     ) -> None:
-        options = FeedOptions(
-            queue_records=queue_records,
-            limits=limits,
-            per_partition=per_partition,
-            drain_horizon_s=drain_horizon_s,
-            wanted_window_s=wanted_window_s,
-        )
+        options = FeedOptions(limits=limits, drain_horizon_s=drain_horizon_s)
         self._registry = REGISTRY if registry is None else registry
         with _lock:
             collector = _collectors.get(self._registry)
@@ -120,11 +106,7 @@ class _Collector:
         return iter(families.values())
 
     def _families(self) -> dict[str, Any]:
-        return {
-            name: _family(metric)
-            for name, metric in METRICS.items()
-            if self.feed.options.per_partition or not metric.is_optional
-        }
+        return {name: _family(metric) for name, metric in METRICS.items()}
 
 
 def _family(metric: Metric) -> Any:  # noqa: ANN401  (one of three classes)

@@ -22,6 +22,8 @@ from coopgroup.telemetry import Envelope
 from coopgroup.worker import Worker
 
 LOOK_S: Final = 30.0
+# Enough for an exporter that pauses. If it hangs, the bound keeps the memory of the process small.
+_RECORDS_MAX: Final = 10_000
 _From = TypeVar("_From")
 
 
@@ -30,15 +32,15 @@ class RecordQueue(Generic[_From]):
     """Records on their way, each with its sender.
 
     Attributes:
-        capacity: number of records that may wait.
         take: gets each record; only one thread at a time calls it.
         look: called every 30 s on the thread of the jobs; None for no call.
+        capacity: number of records that may wait.
         dropped: number of records that found no place, or that `take` refused.
     """
 
-    capacity: int
     take: Callable[[_From, Envelope], None]
     look: Callable[[], None] | None = None
+    capacity: int = _RECORDS_MAX
     dropped: int = field(default=0, init=False)
     _waiting: deque[tuple[_From, Envelope]] = field(factory=deque, init=False)
     _worker: Worker = field(factory=lambda: Worker("coopgroup-metrics"), init=False)

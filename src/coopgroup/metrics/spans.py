@@ -42,7 +42,6 @@ from coopgroup.telemetry import (
 
 _NS_PER_MS: Final = 1_000_000
 _OUTSIDE: Final = frozenset({"unsubscribed", "failed"})
-_QUEUE_RECORDS: Final = 10_000
 # The event of each kind of record: its name, and the fields that it shows.
 _EVENTS: Final[Mapping[type[Record], tuple[str, tuple[str, ...]]]] = types.MappingProxyType(
     {
@@ -65,20 +64,13 @@ class OpenTelemetrySpans:
 
     Args:
         tracer_provider: the global provider if not given.
-        queue_records: number of telemetry records that may wait. Further records are dropped, and
-            their events are missing in the spans.
     """
 
-    def __init__(
-        self,
-        *,
-        tracer_provider: TracerProvider | None = None,
-        queue_records: int = _QUEUE_RECORDS,
-    ) -> None:
+    def __init__(self, *, tracer_provider: TracerProvider | None = None) -> None:
         provider = get_tracer_provider() if tracer_provider is None else tracer_provider
         self._tracer = provider.get_tracer("coopgroup")
         self._queue: RecordQueue[MemberSpans] = RecordQueue(
-            capacity=queue_records, take=lambda spans, envelope: spans.take(envelope)
+            take=lambda spans, envelope: spans.take(envelope)
         )
         self._unbound: dict[CommonLabels, MemberSpans] = {}
 

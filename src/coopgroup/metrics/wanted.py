@@ -18,6 +18,9 @@ from coopgroup.kafka.health.value import GroupLoad
 
 # The number falls only if the smaller group would be busy for at most this share of the time.
 _BUSY_SHARE_MAX: Final = 0.9
+# How long the load must be lower before the number falls. A shorter window would
+# cost two rebalances for a short pause of the load. Kubernetes scales down after 300 s, too.
+_WINDOW_S: Final = 300.0
 
 
 @define(eq=False)
@@ -26,12 +29,10 @@ class WantedMembers:
 
     Attributes:
         horizon_s: time in which the lag should be drained, in seconds.
-        window_s: how long the load must be lower before the number falls, in seconds.
         value: the number; None before the first look-up with an arrival rate.
     """
 
     horizon_s: float
-    window_s: float
     value: int | None = field(default=None, init=False)
     # (time, needed members) of the look-ups within the window, oldest first.
     _needs: deque[tuple[float, float]] = field(factory=deque, init=False)
@@ -47,11 +48,11 @@ class WantedMembers:
             self.value, self._since_s = max(1, load.members), at_s
         confirmed = need if not self._needs else min(need, self._needs[-1][1])
         self._needs.append((at_s, need))
-        while self._needs[0][0] < at_s - self.window_s:
+        while self._needs[0][0] < at_s - _WINDOW_S:
             self._needs.popleft()
         if len(self._needs) > 1 and confirmed > self.value:
             self.value = math.ceil(confirmed)
-        elif at_s - self._since_s >= self.window_s:
+        elif at_s - self._since_s >= _WINDOW_S:
             highest = max(one for _, one in self._needs)
             self.value = min(self.value, max(1, math.ceil(highest / _BUSY_SHARE_MAX)))
         self.value = min(self.value, max(1, load.partitions))

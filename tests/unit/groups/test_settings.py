@@ -24,7 +24,6 @@ LEAST = {"bootstrap.servers": "localhost:9092", "group.id": "workers"}
         ({"log_cb": print}, "log_cb: got '(not shown)', but there is no such key"),
         ({"coopgroup.stop.timeuot.ms": 5}, "(did you mean coopgroup.stop.timeout.ms?)"),
         ({"bootstrap_servers": "x"}, "there is no such key: it is called bootstrap.servers"),
-        ({"coopgroup.catalogue.refresh.ms": 0}, "coopgroup.catalogue.refresh.ms: got 0"),
         ({"coopgroup.stop.timeout.ms": 1_000}, "at least session.timeout.ms (45000)"),
         ({"coopgroup.stop.timeout.ms": 10**9}, "coopgroup.stop.timeout.ms: got 1000000000"),
         ({"session.timeout.ms": 1_000}, "session.timeout.ms: got 1000, expected more than"),

@@ -15,10 +15,10 @@ from coopgroup.telemetry import StateChanged
 from tests.unit.metrics.members import GivenProbe, told
 
 
-def _new(*, per_partition: bool = False) -> tuple[OpenTelemetryMetrics, InMemoryMetricReader]:
+def _new() -> tuple[OpenTelemetryMetrics, InMemoryMetricReader]:
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
-    return OpenTelemetryMetrics(meter_provider=provider, per_partition=per_partition), reader
+    return OpenTelemetryMetrics(meter_provider=provider), reader
 
 
 def _points(reader: InMemoryMetricReader) -> dict[str, list[Any]]:
@@ -56,7 +56,7 @@ def test_events_become_counters_and_histograms_with_attributes() -> None:
 
 
 def test_gauges_and_commits_are_read_at_each_collection() -> None:
-    metrics, reader = _new(per_partition=True)
+    metrics, reader = _new()
     probe = GivenProbe()
     probe.meter.add(0.5, is_committed=True)
     metrics.watch_member(probe)
@@ -64,11 +64,7 @@ def test_gauges_and_commits_are_read_at_each_collection() -> None:
     assert [one.value for one in points["coopgroup.assigned_partitions"]] == [2]
     assert sorted(one.value for one in points["coopgroup.commits"]) == [0, 1]
     assert [one.value for one in points["coopgroup.dropped_telemetry"]] == [0]
-    by_partition = {
-        one.attributes["messaging.destination.partition.id"]: one.value
-        for one in points["coopgroup.partition_records_lag"]
-    }
-    assert by_partition == {"0": 5, "1": 7}
+    assert [one.value for one in points["coopgroup.records_lag"]] == [12]
 
 
 def test_durations_of_commits_are_a_histogram_with_exact_counts_and_sum() -> None:

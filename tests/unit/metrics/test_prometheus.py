@@ -79,4 +79,4 @@ def test_registry_has_one_set_of_options() -> None:
     registry = CollectorRegistry()
     PrometheusMetrics(registry=registry)
     with pytest.raises(ConfigurationError, match="one registry has one set"):
-        PrometheusMetrics(registry=registry, per_partition=True)
+        PrometheusMetrics(registry=registry, drain_horizon_s=60)

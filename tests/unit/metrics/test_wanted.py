@@ -9,8 +9,8 @@ LOAD = GroupLoad(members=3, partitions=12, lag=0, arrivals_per_s=250.0, rates_pe
 
 
 def _values(loads: list[GroupLoad], *, horizon_s: float = 60.0) -> list[int | None]:
-    """Note one look-up each 30 s, with a window of 300 s."""
-    wanted = WantedMembers(horizon_s, 300.0)
+    """Note one look-up each 30 s."""
+    wanted = WantedMembers(horizon_s)
     return [wanted.note(30.0 * at, load) for at, load in enumerate(loads)]
 
 

@@ -52,22 +52,19 @@ class Verdict(enum.Enum):
 
 @frozen
 class Whole:
-    """A whole number in a range; `zero` says what 0 means if the range does not contain it."""
+    """A whole number in a range."""
 
     low: int
     high: int = INT32_MAX
-    zero: str = ""
 
     @property
     def expected(self) -> str:
         """Return the range, as the end of the sentence "expected …"."""
-        if self.zero:
-            return f"0 {self.zero}, or {self.low} to {self.high}"
         return f"a whole number from {self.low} to {self.high}"
 
     def has(self, number: int) -> bool:
         """Return whether a number is in the range."""
-        return self.low <= number <= self.high or (number == 0 and self.zero != "")
+        return self.low <= number <= self.high
 
 
 @frozen
@@ -239,38 +236,11 @@ _OWN: Final = (
         groups=True,
     ),
     Key(
-        "coopgroup.telemetry.file.max.bytes",
-        _OURS,
-        Whole(0),
-        "the file is [rotated](telemetry.md) before it exceeds this size; 0 for never",
-        default=100 * 1024 * 1024,
-        groups=True,
-    ),
-    Key(
-        "coopgroup.telemetry.file.backups",
-        _OURS,
-        Whole(0, 1_000),
-        "number of rotated files to keep (FILE.1 is the newest)",
-        default=4,
-        groups=True,
-    ),
-    Key(
         "coopgroup.telemetry.topic",
         _OURS,
         Topic(),
         "a topic that members add their [telemetry](telemetry.md#the-topic) to; no topic if not "
         "given. `coopgroup setup` creates `coopgroup-telemetry`",
-        groups=True,
-    ),
-    Key(
-        "coopgroup.telemetry.report.interval.ms",
-        _OURS,
-        Whole(1_000, DAY_MS, zero="for no reports"),
-        "how often a member adds a [report](telemetry.md#member_reported) of its lease and its "
-        "last poll to `coopgroup.telemetry.topic`, for [`coopgroup watch`]"
-        "(watch.md#with-telemetry); from 1000, or 0 for never. Without a topic there are no "
-        "reports",
-        default=10_000,
         groups=True,
     ),
     Key(
@@ -336,28 +306,9 @@ _OWN: Final = (
         default=BELL_TOPIC,
         groups=True,
     ),
-    Key(
-        "coopgroup.leader.timeout.ms",
-        _OURS,
-        _MS_TO_DAY,
-        "if the leader's assignor and lookups take longer, its round moves nothing. Each lookup of "
-        "topics, partitions or lags gets a sixth of it",
-        default=30_000,
-        groups=True,
-        only_with=CLASSIC,
-        otherwise=_NO_LEADER,
-    ),
 )
 
 _OF_GROUPS: Final = (
-    Key(
-        "coopgroup.catalogue.refresh.ms",
-        _OURS,
-        Whole(1),
-        "time between two reads of the catalogue",
-        default=5_000,
-        groups=True,
-    ),
     Key(
         "coopgroup.stop.timeout.ms",
         _OURS,

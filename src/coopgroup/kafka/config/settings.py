@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 _UNKNOWN_KEY: Final = re.compile(r'No such configuration property: "([^"]*)"')
 OWN_PROTOCOL: Final = "coopgroup"
-_LOOKUPS: Final = 6
 _QUEUE_BACKOFF: Final = "fetch.queue.backoff.ms"
 _BELL: Final = "coopgroup.bell.topic"
 # Kafka's names of metrics, like those of topics, have no other characters.
@@ -57,18 +56,6 @@ _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9._-]")
 _CLIENT_ID_MAX: Final = 64
 # Keys that a client for look-ups understands beside those of connections.
 _OF_LOGS: Final = ("debug", "log_level", "logger")
-
-
-@frozen(kw_only=True)
-class FileLimits:
-    """Limits of a telemetry file.
-
-    Attributes:
-        max_bytes: size at which the file is rotated, in bytes; 0 for never.
-    """
-
-    max_bytes: int = 100 * 1024 * 1024
-    backups: int = 4
 
 
 @frozen(kw_only=True)
@@ -82,14 +69,12 @@ class ConsumerSettings:
         auto_offset_store: whether handing out a record stores its offset for the next commit.
         offset_reset: "earliest", "latest" or "error".
         requires_stable: whether to wait for committed offsets in open transactions (KIP-447).
-        leader_timeout_ms: if the leader's assignor takes longer, the round moves nothing.
         deserializers: those of keys and values, None without any.
         strategies: those of `partition.assignment.strategy`, empty without it.
         policy, assignor: choices of the configuration; arguments of the constructor replace them.
         bell_topic: topic of the bell, None without one.
         names_bell: whether the configuration names that topic, so that the cluster should have it.
         telemetry_topic: topic that the member adds its telemetry to, None for none.
-        telemetry_report_ms: time between two reports to this topic, in ms; 0 for no reports.
         state_dir: directory that keeps the member's identity after its process ends, None for none.
     """
 
@@ -103,16 +88,13 @@ class ConsumerSettings:
     offset_reset: str
     requires_stable: bool
     metadata_refresh_ms: int
-    leader_timeout_ms: int
     policy: PolicyChoice | None
     assignor: AssignorChoice | None
     bell_topic: str | None
     names_bell: bool
     state_dir: str | None
     telemetry_file: str | None
-    telemetry_limits: FileLimits
     telemetry_topic: str | None
-    telemetry_report_ms: int
     telemetry_listener: Callable[[Envelope], object] | None
     on_commit: Callable[..., Any] | None
     deserializers: Deserializers | None
@@ -123,11 +105,6 @@ class ConsumerSettings:
         """Return the topics of coopgroup: those of this member, and those with the usual names."""
         named = {self.bell_topic, self.telemetry_topic} - {None}
         return frozenset({BELL_TOPIC, TELEMETRY_TOPIC, *map(str, named)})
-
-    @property
-    def lookup_timeout_ms(self) -> int:
-        """Return the time limit of each look-up of metadata or lags: the leader makes several."""
-        return max(1, self.leader_timeout_ms // _LOOKUPS)
 
 
 def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
@@ -168,19 +145,13 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
         offset_reset=choice(given, "auto.offset.reset"),
         requires_stable=isolation == "read_committed",
         metadata_refresh_ms=whole(given, "topic.metadata.refresh.interval.ms"),
-        leader_timeout_ms=whole(given, "coopgroup.leader.timeout.ms"),
         policy=given.get("coopgroup.policy"),
         assignor=given.get("coopgroup.assignor"),
         bell_topic=given_text(given, _BELL),
         names_bell=_BELL in configuration,
         state_dir=given_text(given, "coopgroup.state.dir"),
         telemetry_file=given_text(given, "coopgroup.telemetry.file"),
-        telemetry_limits=FileLimits(
-            max_bytes=whole(given, "coopgroup.telemetry.file.max.bytes"),
-            backups=whole(given, "coopgroup.telemetry.file.backups"),
-        ),
         telemetry_topic=given_text(given, "coopgroup.telemetry.topic"),
-        telemetry_report_ms=whole(given, "coopgroup.telemetry.report.interval.ms"),
         telemetry_listener=callback(given, "coopgroup.telemetry.listener"),
         on_commit=callback(given, "on_commit"),
         deserializers=_deserializers(given),

@@ -22,6 +22,7 @@ from coopgroup.telemetry import ClaimRefused
 
 # A revocation that exceeds `max.poll.interval.ms` is lost, so its limit comes earlier.
 _REVOCATION_SHARE: Final = 0.75
+# All members rejoin within one interval. The second one is for a round that begins meanwhile.
 _REBALANCE_INTERVALS: Final = 2.0
 
 
@@ -65,20 +66,13 @@ class GroupLoad:
 
 @frozen(kw_only=True)
 class HealthLimits:
-    """How long each state may last before the process counts as stuck, in seconds.
+    """How long the application may show no progress before the process counts as stuck, in seconds.
 
-    None stands for the default, which follows `max.poll.interval.ms` of the member. An infinite
-    limit switches a check off.
+    None stands for `max.poll.interval.ms` of the member. An infinite limit switches a check off.
 
     Args:
-        poll_s: time since the last `poll`; by default `max.poll.interval.ms`.
-        partition_s: time without progress of a partition; by default `max.poll.interval.ms`.
-        revocation_s: duration of a revocation; by default 0.75 of `max.poll.interval.ms`.
-        rebalance_s: duration of a rebalance while the coordinator answers; by default twice
-            `max.poll.interval.ms`.
-        thread_s: how long the group's thread may not react; by default `max.poll.interval.ms`.
-        unreadable_s: how long the member may be unable to read its assignment; by default
-            `session.timeout.ms`.
+        poll_s: time since the last `poll`.
+        partition_s: time without progress of a partition.
 
     Raises:
         ConfigurationError: a limit is not a number above 0.
@@ -86,10 +80,6 @@ class HealthLimits:
 
     poll_s: float | None = None
     partition_s: float | None = None
-    revocation_s: float | None = None
-    rebalance_s: float | None = None
-    thread_s: float | None = None
-    unreadable_s: float | None = None
 
     def __attrs_post_init__(self) -> None:
         for one in attrs.fields(HealthLimits):
@@ -177,20 +167,19 @@ class Health:
         """Return why the process counts as stuck, one sentence each; empty if it does not."""
         found = [f"the group refused this member: {self.failure}"] if self.failure else []
         usual_s = self.max_poll_interval_s
-        for limit_s, share, seconds, words in (
-            (limits.poll_s, 1.0, self.since_poll_s, "poll was not called"),
-            (limits.revocation_s, _REVOCATION_SHARE, self.revoking_s, "a revocation runs"),
-            (limits.thread_s, 1.0, self.thread_silent_s, "the group's thread does not react"),
-            (limits.rebalance_s, _REBALANCE_INTERVALS, self._answered_s, "a rebalance runs"),
+        poll_s = usual_s if limits.poll_s is None else limits.poll_s
+        for allowed_s, seconds, words in (
+            (poll_s, self.since_poll_s, "poll was not called"),
+            (_REVOCATION_SHARE * usual_s, self.revoking_s, "a revocation runs"),
+            (usual_s, self.thread_silent_s, "the group's thread does not react"),
+            (_REBALANCE_INTERVALS * usual_s, self._answered_s, "a rebalance runs"),
         ):
-            allowed_s = usual_s * share if limit_s is None else limit_s
             if seconds > allowed_s:
                 found.append(f"{words} for {seconds:.1f} s (limit {allowed_s:.1f} s)")
-        allowed_s = self.session_timeout_s if limits.unreadable_s is None else limits.unreadable_s
-        if self.unreadable_s > allowed_s:
+        if self.unreadable_s > self.session_timeout_s:
             found.append(
                 f"no assignment could be read for {self.unreadable_s:.1f} s: {self.unreadable}"
-                f" (limit {allowed_s:.1f} s)"
+                f" (limit {self.session_timeout_s:.1f} s)"
             )
         allowed_s = usual_s if limits.partition_s is None else limits.partition_s
         found += [

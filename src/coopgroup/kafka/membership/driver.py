@@ -102,7 +102,7 @@ from coopgroup.kafka.membership.ports import (
     RoundLookup,
 )
 from coopgroup.kafka.membership.supervised import Supervision, supervision
-from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
+from coopgroup.kafka.membership.telemetry_sink import REPORT_MS, TelemetrySink
 from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.kafka.records.pending_commits import OnCommitted, PendingCommits
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
@@ -278,7 +278,6 @@ class GroupDriver:
             assignor=self.assignor,
             policy=self.policy,
             lookup=self.lookup,
-            timeout_ms=self.settings.leader_timeout_ms,
             post=self.post,
             sink=self.sink,
             read=self.read,
@@ -341,10 +340,7 @@ class GroupDriver:
         """Start the threads."""
         _running.add(self)
         self.transport.start()
-        interval_ms = self.settings.telemetry_report_ms
-        self.sink.start_reports(
-            lambda: (self.member, report_of(self, now_s(), interval_ms)), interval_ms
-        )
+        self.sink.start_reports(lambda: (self.member, report_of(self, now_s())))
         self.is_running = True
         self._worker.submit(self._run)
 
@@ -673,13 +669,12 @@ def _lease_until_s(member: Member) -> float:
     return member.hold_until_ms / 1000
 
 
-def report_of(driver: GroupDriver, now: float, interval_ms: int) -> MemberReported:
+def report_of(driver: GroupDriver, now: float) -> MemberReported:
     """Return the report of this moment.
 
     Args:
         driver: of the member.
         now: a reading of the monotonic clock, in seconds.
-        interval_ms: time to the next report, in ms.
     """
     member, rate_per_s = driver.member, driver.meter.rate_per_s
     lease_s, warmups = driver.lease_until_s - now, member.next_join.warmups
@@ -690,7 +685,7 @@ def report_of(driver: GroupDriver, now: float, interval_ms: int) -> MemberReport
         since_poll_ms = round(1000 * max(0.0, now - driver.polled_at_s))
     return MemberReported(
         state=member.state.value,
-        interval_ms=interval_ms,
+        interval_ms=REPORT_MS,
         since_poll_ms=since_poll_ms,
         lease_ms=-1 if math.isinf(lease_s) else round(1000 * max(0.0, lease_s)),
         rate_per_s=-1.0 if rate_per_s is None else round(rate_per_s, 3),
@@ -714,8 +709,7 @@ def open_sink_and_slot(
         member.group_id,
         settings.telemetry_file,
         settings.telemetry_listener,
-        settings.telemetry_limits,
-        settings.connection.client_id,
+        client_id=settings.connection.client_id,
     )
     opened.callback(sink.close)
     if settings.state_dir is None or member.instance_id is not None:

@@ -55,6 +55,10 @@ if TYPE_CHECKING:
     from coopgroup.core.policies.policy import Policy
     from coopgroup.kafka.membership.deciding import Decider, Read
 
+# Time for a decision. The group waits for it, and the default session timeout is longer.
+LEADER_TIMEOUT_MS: Final = 30_000
+# A decision needs several look-ups of topics, partitions or lags.
+LOOKUP_TIMEOUT_MS: Final = LEADER_TIMEOUT_MS // 6
 _STOP_TIMEOUT_S: Final = 2.0
 # A member that returns has its assignment by then. The client of the look-up would delay its first
 # record.
@@ -98,9 +102,9 @@ class RoundLeader:
     assignor: Assignor | None
     policy: Policy | None
     lookup: RoundLookup
-    timeout_ms: int
     post: Callable[[RoundDecided | RejoinRequested], None]
     sink: TelemetrySink
+    timeout_ms: int = LEADER_TIMEOUT_MS
     read: Read | None = None
     complete: Callable[[RoundDecided], RoundDecided] = _unchanged
     seen: SeenTopics = field(factory=SeenTopics)
@@ -223,7 +227,7 @@ class RoundLeader:
         self._finish(led, outcome)
 
     def _give_up(self, led: _Round) -> None:
-        self._refuse(led, f"no decision within coopgroup.leader.timeout.ms ({self.timeout_ms})")
+        self._refuse(led, f"no decision within {self.timeout_ms} ms")
 
     def _refuse(self, led: _Round, failure: str) -> None:
         outcome = self.decider().lead(led.duty, led.request, None, None, failure=failure)

@@ -32,12 +32,15 @@ from typing import Final
 from attrs import define, field
 
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.config.settings import FileLimits
 from coopgroup.kafka.membership.telemetry_writer import TelemetryWriter
 from coopgroup.telemetry import Envelope, to_json
 from coopgroup.worker import Worker
 
 _MODE: Final = 0o600
+# The file is rotated before it exceeds this size. All files together take 500 MiB at most, so that
+# telemetry does not fill the disk.
+_BYTES_MAX: Final = 100 * 1024 * 1024
+_BACKUPS: Final = 4
 # Links of the system. What they lead to belongs to the supervisor, so it is not rotated.
 _STANDARD: Final = frozenset({"/dev/stdout", "/dev/stderr"})
 _RETRY_S: Final = 0.1
@@ -52,7 +55,6 @@ class TelemetryFile(TelemetryWriter):
     """Appends records to a file, one JSON object per line."""
 
     path: Path
-    limits: FileLimits
     warn: Callable[..., None]
     _worker: Worker = field(factory=lambda: Worker("coopgroup-telemetry"), init=False)
     # Only the worker's jobs use the rest.
@@ -169,10 +171,9 @@ class TelemetryFile(TelemetryWriter):
         if self._descriptor is not None and self._rotates and not self._is_in_place():
             self._close_descriptor()
         descriptor = self._open() if self._descriptor is None else self._descriptor
-        max_bytes = self.limits.max_bytes
-        if self._rotates and max_bytes:
+        if self._rotates:
             size = os.fstat(descriptor).st_size
-            if size and size + length > max_bytes and now_s() >= self._rotate_at_s:
+            if size and size + length > _BYTES_MAX and now_s() >= self._rotate_at_s:
                 self._rotate(descriptor)
         return self._open() if self._descriptor is None else self._descriptor
 
@@ -222,9 +223,7 @@ class TelemetryFile(TelemetryWriter):
         self._close_descriptor()
 
     def _shift(self) -> None:
-        names = [self.path, *(Path(f"{self.path}.{n + 1}") for n in range(self.limits.backups))]
-        if len(names) == 1:
-            self.path.unlink()
+        names = [self.path, *(Path(f"{self.path}.{n + 1}") for n in range(_BACKUPS))]
         for before, after in reversed(list(itertools.pairwise(names))):
             if before.exists():
                 before.replace(after)

@@ -28,7 +28,6 @@ from coopgroup.core.member import Member
 from coopgroup.core.member.transitions import AT_WORK, MemberState
 from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.config.settings import FileLimits
 from coopgroup.kafka.membership.event_log import is_heard, log
 from coopgroup.kafka.rpc.outcomes import HandshakeError
 from coopgroup.telemetry import (
@@ -75,6 +74,8 @@ _WARNINGS: Final = (
 )
 _DEBUG: Final = (StateChanged, RequestRefused)
 
+# Time between two reports. They are 2.7 MB a day for each member.
+REPORT_MS: Final = 10_000
 # How long a closing member waits for the broker of the topic.
 _FINISH_S: Final = 1.0
 
@@ -97,7 +98,6 @@ class TelemetrySink:
     group_id: str
     file_path: str | None = None
     listener: Callable[[Envelope], object] | None = None
-    file_limits: FileLimits = field(factory=FileLimits)
     client_id: str = ""
     hear: Callable[[Record], object] | None = field(default=None, init=False)
     _topic: TelemetryTopic | None = field(default=None, init=False)
@@ -111,7 +111,7 @@ class TelemetrySink:
         from coopgroup.kafka.membership.telemetry_file import TelemetryFile  # noqa: PLC0415 - an option
 
         try:
-            self._file = TelemetryFile(Path(self.file_path), self.file_limits, self.warn)
+            self._file = TelemetryFile(Path(self.file_path), self.warn)
         except OSError as cause:
             raise ConfigurationError(
                 "coopgroup.telemetry.file",
@@ -143,20 +143,20 @@ class TelemetrySink:
             timeout_ms=timeout_ms,
         )
 
-    def start_reports(self, report: Report, interval_ms: int) -> None:
-        """Add a report of the member to the topic after each interval; 0 for never."""
-        if self._topic is not None and interval_ms:
-            later = partial(self._report, self._topic, report, interval_ms)
-            self._topic.transport.later(interval_ms / 1000, later)
+    def start_reports(self, report: Report) -> None:
+        """Add a report of the member to the topic, if there is one, after each interval."""
+        if self._topic is not None:
+            later = partial(self._report, self._topic, report)
+            self._topic.transport.later(REPORT_MS / 1000, later)
 
-    def _report(self, topic: TelemetryTopic, report: Report, interval_ms: int) -> None:
+    def _report(self, topic: TelemetryTopic, report: Report) -> None:
         try:
             member, record = report()
             # A report that waits is out of date when it arrives.
             if member.state in AT_WORK | {MemberState.LOSING} and not topic.is_behind:
                 topic.put(self._envelope(record, member.member_id, member.claim_generation))
         finally:  # without a report, others would take the member for gone
-            self.start_reports(report, interval_ms)
+            self.start_reports(report)
 
     def finish_topic(self) -> None:
         """Send the waiting records to the topic, for a bounded time; it gets no later records."""

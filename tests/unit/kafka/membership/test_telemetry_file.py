@@ -17,7 +17,7 @@ import pytest
 
 from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.config.settings import FileLimits
+from coopgroup.kafka.membership import telemetry_file
 from coopgroup.kafka.membership.telemetry_file import TelemetryFile
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.telemetry import Envelope, ResourcesStarted
@@ -27,12 +27,13 @@ WAIT_S = 60.0  # of a wait that an event ends
 # Appends 300 records to a file that several processes share.
 WRITER = """
 import sys
-from coopgroup.kafka.config.settings import FileLimits
+from coopgroup.kafka.membership import telemetry_file
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.core.model import ResourceSet
 from coopgroup.telemetry import ResourcesStarted
 
-sink = TelemetrySink("g", sys.argv[1], None, FileLimits(max_bytes=20_000, backups=100))
+telemetry_file._BYTES_MAX, telemetry_file._BACKUPS = 20_000, 100
+sink = TelemetrySink("g", sys.argv[1])
 for number in range(300):
     record = ResourcesStarted(resources=ResourceSet({"t": [number]}))
     sink.write(record, member_id=sys.argv[2], generation=1)
@@ -64,10 +65,10 @@ def numbers(*paths: Path) -> list[int]:
 
 @contextmanager
 def opened(
-    path: Path, warned: Warned | None = None, /, capacity: int = 10_000, **limits: int
+    path: Path, warned: Warned | None = None, /, capacity: int = 10_000
 ) -> Iterator[TelemetryFile]:
     told = Warned() if warned is None else warned
-    file = TelemetryFile(path, FileLimits(**limits), told, capacity=capacity)
+    file = TelemetryFile(path, told, capacity=capacity)
     try:
         yield file
     finally:
@@ -155,26 +156,28 @@ def test_close_on_a_full_disk_leaves_whole_lines_and_ends_in_time(
     assert warned.fields("telemetry_dropped")[-1]["records"] == file.dropped > 990
 
 
-@pytest.mark.parametrize("limits", [{"max_bytes": 0}, {"backups": 0}])
-def test_rotation_can_be_turned_off_or_keep_nothing(
-    hand: Hand, tmp_path: Path, limits: dict[str, int]
+def test_oldest_of_the_rotated_files_are_lost(
+    hand: Hand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """0 bytes mean no rotation; 0 backups mean that the file is truncated."""
+    monkeypatch.setattr(telemetry_file, "_BYTES_MAX", 1_000)
     path = tmp_path / "t.jsonl"
-    with opened(path, None, **{"max_bytes": 1_000, **limits}) as file:
+    with opened(path) as file:
         put(file, *range(100))
-    assert list(tmp_path.iterdir()) == [path]
-    found = numbers(path)
+    kept = [*(Path(f"{path}.{number}") for number in (4, 3, 2, 1)), path]
+    assert {*tmp_path.iterdir()} == {*kept}
+    assert max(one.stat().st_size for one in kept) <= 1_000
+    found = numbers(*kept)
     assert found == list(range(found[0], 100))
-    assert (found[0] == 0) == (limits == {"max_bytes": 0})
+    assert found[0] > 0
 
 
 def test_folder_in_which_nothing_can_be_renamed_costs_the_rotation_only(
     hand: Hand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another member, which can, rotates all the same."""
+    monkeypatch.setattr(telemetry_file, "_BYTES_MAX", 300)
     warned, path = Warned(), tmp_path / "t.jsonl"
-    with opened(path, warned, max_bytes=300) as cannot, opened(path, max_bytes=300) as can:
+    with opened(path, warned) as cannot, opened(path) as can:
         with monkeypatch.context() as patch:
             patch.setattr(Path, "replace", refuse)
             put(cannot, *range(10))

@@ -270,14 +270,14 @@ def test_member_at_work() -> None:
     driver = driver_with(lease_until_s=144.5, polled_at_s=88.0)
     driver.meter.rate_per_s = 12.34567
     driver.member = evolve(STABLE, revocation=Revocation(pending=some(3)))
-    report = report_of(driver, 100.0, 5_000)
+    report = report_of(driver, 100.0)
     assert (report.since_poll_ms, report.lease_ms, report.rate_per_s) == (12_000, 44_500, 12.346)
     assert report.revoking == some(3)
 
 
 def test_group_of_named_resources_does_not_poll_and_names_failed_starts() -> None:
     failed = SimpleNamespace(failed=lambda: {Resource("t", 3): "no such table"})
-    report = report_of(driver_with(application=failed), 100.0, 5_000)
+    report = report_of(driver_with(application=failed), 100.0)
     assert (report.since_poll_ms, report.failed) == (-1, some(3))
 
 
@@ -285,7 +285,7 @@ def test_warmups_are_told_as_they_are() -> None:
     """State of a partition that nobody asked to keep is no standby."""
     warmups = Warmups(wanted=some(1, 2), begun=some(1, 2), warm=some(2, 9))
     driver = driver_with(member=evolve(STABLE, next_join=NextJoin(warmups=warmups)))
-    report = report_of(driver, 100.0, 5_000)
+    report = report_of(driver, 100.0)
     assert (report.warming, report.warm) == (some(1), some(2))
 
 
@@ -296,7 +296,7 @@ def transport() -> HandTransport:
 
 def reports_of(driver: Any = None) -> Report:  # noqa: ANN401  (of a test)
     driver = driver_with() if driver is None else driver
-    return lambda: (driver.member, report_of(driver, 100.0, 5_000))
+    return lambda: (driver.member, report_of(driver, 100.0))
 
 
 def sink_on(transport: HandTransport) -> TelemetrySink:
@@ -313,38 +313,34 @@ def sent(transport: HandTransport) -> list[Envelope]:
 def test_topic_alone_gets_a_report_after_each_interval(transport: HandTransport) -> None:
     sink, heard = sink_on(transport), list[Envelope]()
     sink.listener = heard.append
-    sink.start_reports(reports_of(), 5_000)
-    assert [transport.run(), transport.run()] == [5.0, 0.1]
+    sink.start_reports(reports_of())
+    assert [transport.run(), transport.run()] == [10.0, 0.1]
     transport.answer(FindPartition, FOUND)
     for _ in range(2):
         (told,) = sent(transport)
         assert (told.group, told.member, told.generation) == ("g", "m", 7)
         assert isinstance(told.record, MemberReported)
-        assert [transport.run(), transport.run()] == [5.0, 0.1]
+        assert [transport.run(), transport.run()] == [10.0, 0.1]
     assert heard == []
 
 
 def test_report_is_left_out_while_earlier_records_wait(transport: HandTransport) -> None:
     """A topic that is missing for an hour costs the queue no place."""
-    sink_on(transport).start_reports(reports_of(), 5_000)
+    sink_on(transport).start_reports(reports_of())
     for _ in range(4):
         transport.run()
-    assert [delay_s for delay_s, _ in transport.actions] == [5.0]
+    assert [delay_s for delay_s, _ in transport.actions] == [10.0]
     transport.answer(FindPartition, FOUND)
     assert len(sent(transport)) == 1
 
 
 def test_member_that_is_not_subscribed_reports_nothing(transport: HandTransport) -> None:
     left = driver_with(member=Member(config=CONFIG))
-    sink_on(transport).start_reports(reports_of(left), 5_000)
+    sink_on(transport).start_reports(reports_of(left))
     transport.run()
-    assert [delay_s for delay_s, _ in transport.actions] == [5.0]
+    assert [delay_s for delay_s, _ in transport.actions] == [10.0]
 
 
-@pytest.mark.parametrize(("has_topic", "interval_ms"), [(True, 0), (False, 5_000)])
-def test_no_interval_or_no_topic_is_no_report(
-    transport: HandTransport, interval_ms: int, *, has_topic: bool
-) -> None:
-    sink = sink_on(transport) if has_topic else TelemetrySink("g")
-    sink.start_reports(reports_of(), interval_ms)
+def test_no_topic_is_no_report(transport: HandTransport) -> None:
+    TelemetrySink("g").start_reports(reports_of())
     assert transport.actions == []
