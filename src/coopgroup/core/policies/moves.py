@@ -68,11 +68,14 @@ def _subscriptions_changed(group: GroupSnapshot, state: PolicyState) -> bool:
     members = state.members
     if not members.subscriptions:
         return False  # written by a user's policy, which need not fill in all fields
-    before = dict(zip(members.ids, members.class_of, strict=True))
+    # A static member that restarts has another id, and may have another subscription.
+    keys = (static or one for one, static in zip(members.ids, members.instance_ids, strict=True))
+    before = dict(zip(keys, members.class_of, strict=True))
     place_of = {names: place for place, names in enumerate(members.subscriptions)}
     classes = [place_of.get(names) for names in group.subscriptions]
     return any(
-        classes[number] is None or before.get(member.member_id, classes[number]) != classes[number]
+        classes[number] is None
+        or before.get(member.instance_id or member.member_id, classes[number]) != classes[number]
         for member, number in zip(group.members, group.class_of.tolist(), strict=True)
         if member.readable
     )

@@ -114,6 +114,17 @@ def test_leader_without_memory_sees_that_a_member_gives_up_all() -> None:
     assert sorted(map(len, drill.owned().values())) == [2, 2]
 
 
+def test_static_member_that_restarts_with_another_subscription_is_a_change() -> None:
+    """Regression: its new member id hid that it subscribes again, and it got nothing."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(6)})
+    drill.settle(A=[0, 1, 2], B=[3, 4, 5])
+    drill.join("C", topics=(), instance_id="c").round(10)
+    drill.leave("C").join("Z", instance_id="c")
+    for now in range(20, 60, 10):
+        drill.round(now)
+    assert sorted(map(len, drill.owned().values())) == [2, 2, 2]
+
+
 def test_change_of_subscriptions_that_are_not_remembered_moves_nothing() -> None:
     drill = _six(DeferredPolicy())
     members = attrs.evolve(drill.memory.members, subscriptions=(), class_of=())
