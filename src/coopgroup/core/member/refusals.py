@@ -84,11 +84,12 @@ def _heartbeat_needs_nothing(turn: Turn, sent: Outstanding, action: Action) -> b
         return True
     if action is not Action.LOSE:
         return False
-    if member.in_generation and sent.generation != member.generation and not member.lease.falls_back:
+    is_stale = sent.generation != member.generation
+    if is_stale and member.in_generation and not member.lease.falls_back:
         # Its round ended on its way, so it proved nothing: ask again with the new generation.
         turn.set(heartbeat_at_ms=turn.now_ms)
     _try_other_generation(turn, sent)
-    return sent.generation != member.generation or member.state not in _ALONE
+    return is_stale or member.state not in _ALONE
 
 
 def _try_other_generation(turn: Turn, sent: Outstanding) -> None:

@@ -134,8 +134,8 @@ def test_heartbeat_that_met_the_end_of_its_round_is_sent_again_at_once() -> None
 def test_answer_of_a_repeated_generation_takes_back_no_proof() -> None:
     """Regression: the answer to a join ended a lease that heartbeats had proved until then."""
     driven = rejoining()
-    began_ms = driven.now_ms
-    while driven.now_ms < began_ms + 2 * CONFIG.rebalance_timeout_ms - SESSION_MS:
+    began_ms = open_at_ms = driven.now_ms
+    while open_at_ms < began_ms + 2 * CONFIG.rebalance_timeout_ms - SESSION_MS:
         open_at_ms = driven.now_ms
         driven.wait(CONFIG.heartbeat_interval_ms).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     driven.join(1)
