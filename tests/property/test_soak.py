@@ -11,7 +11,7 @@ from tests.support.soak import DRAWS, main
 from tests.swarm.play import play
 from tests.swarm.run_files import read_run
 
-BUG = "granted before it is released"  # seed 6 finds it, and a soak plays it as this kind
+BUG = "granted before it is released"  # seed 7 finds it, and a soak plays it as this kind
 PROGRAM = """
 import sys
 from tests.support.mutants import MUTANTS, broken
@@ -37,14 +37,14 @@ def _soak(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_soak_when_seeds_fail_leaves_a_small_run_that_shows_the_bug(tmp_path: Path) -> None:
-    done = _soak(tmp_path, "-c", PROGRAM, BUG, "6", "2")
+    done = _soak(tmp_path, "-c", PROGRAM, BUG, "7", "1")
     assert done.returncode == 1, done.stderr
     lines = done.stdout.splitlines()
-    assert "SEED=6 failed: " in done.stdout
+    assert "SEED=7 failed: " in done.stdout
     failed = sum(line.startswith(tuple(f"{kind.upper()}=" for kind in DRAWS)) for line in lines)
-    assert lines[-1] == f"soak: 2 seeds run, {failed} failed"
-    path = Path("simulations/regressions/seed_6.toml")
-    assert f"seed 6 is in {path}" in lines
+    assert lines[-1] == f"soak: 1 seeds run, {failed} failed"
+    path = Path("simulations/regressions/seed_7.toml")
+    assert f"seed 7 is in {path}" in lines
     small = read_run(tmp_path / path)
     with broken(next(one for one in MUTANTS if one.name == BUG)):
         assert play(small).violations

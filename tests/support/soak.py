@@ -57,7 +57,7 @@ DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
     "tasked": draw_tasked,
     "hosted": draw_hosted,
 }
-_TURNS: Final = (("seed", "polled", "processed"), ("directed", "looped", "tasked", "hosted"))
+_TURNS: Final = ("seed", "directed", "polled", "looped", "processed", "tasked", "hosted")
 CHUNK: Final = 20
 REGRESSIONS: Final = Path("simulations/regressions")
 USAGE: Final = (
@@ -92,9 +92,9 @@ def main(arguments: list[str]) -> int:
 
 
 def kinds_of(seed: int) -> list[str]:
-    """Return the kinds in which a seed is played: one of those that take turns with each other."""
-    played = {turn[seed % len(turn)] for turn in _TURNS}
-    return [kind for kind in DRAWS if kind in played or not any(kind in one for one in _TURNS)]
+    """Return the kinds in which a seed is played: one of those that take turns, and all others."""
+    played = _TURNS[seed % len(_TURNS)]
+    return [kind for kind in DRAWS if kind == played or kind not in _TURNS]
 
 
 def _played(first: int, count: int) -> Iterator[tuple[int, list[_Found]]]:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from attrs import define, field
 
-from coopgroup.core.member import ErrorCode, GroupProtocol
+from coopgroup.core.member import ErrorCode, GroupProtocol, MemberState
 from coopgroup.core.model.group_api import (
     ConsumerBeatAnswer,
     ConsumerBeatRequest,
@@ -34,11 +34,12 @@ from coopgroup.core.model.group_api import (
 from coopgroup.simulator.coordinator import GroupCoordinator
 from coopgroup.simulator.scenario import LEADER, Choice, Identity
 from coopgroup.simulator.simulation import broker_settings
+from coopgroup.telemetry import MembershipLost, StateChanged
 from tests.swarm.returning import draw_returning
 from tests.swarm.runs import LATE_MS, TOPICS, Act, ActKind, Faults, SwarmRun, draw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from coopgroup.core.member import MemberConfig
     from coopgroup.core.model import ResourceSet
@@ -215,6 +216,28 @@ def knowable(
         for one in violations
         if not (one.message.startswith(again) or forgotten & set(_PARTITION.findall(one.message)))
     )
+
+
+def held_up(telemetry: Sequence[Envelope]) -> frozenset[tuple[str, int]]:
+    """Return the leases that end while a converted group waits: each process and its time.
+
+    When the last member of KIP-848 has left, the group goes on in another generation. The group
+    coordinator refuses heartbeats of the one before, so a member that waits for the round proves
+    nothing. The round waits for a process that ended without a leave as long as its session.
+    """
+    waiting: set[str] = set()
+    found: set[tuple[str, int]] = set()
+    for one in telemetry:
+        match one.record:
+            case StateChanged(cause="the broker no longer assigns"):
+                waiting.add(one.client)
+            case StateChanged(after=MemberState.SYNCING.value | MemberState.LEADING.value):
+                waiting.discard(one.client)
+            case MembershipLost(cause="lease expired") if one.client in waiting:
+                found.add((one.client, one.at_ms))
+            case _:
+                pass
+    return frozenset(found)
 
 
 def broker_of(run: SwarmRun, config: MemberConfig) -> GroupCoordinator:

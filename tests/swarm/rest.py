@@ -29,6 +29,7 @@ from tests.support.memory import resources_in
 from tests.swarm.checkers.bundles import of_bundles
 from tests.swarm.checkers.policy import Promises, check_policy
 from tests.swarm.checkers.warmups import WarmSets
+from tests.swarm.consumers import held_up
 from tests.swarm.ports import TrueSimulation
 
 if TYPE_CHECKING:
@@ -363,11 +364,13 @@ def needless_losses(
     """Report expired leases of members that could always reach the group coordinator."""
     if "" in disturbed:
         return
+    excused = held_up(telemetry)
     for one in telemetry:
         if (
             isinstance(one.record, MembershipLost)
             and one.record.cause == "lease expired"
             and one.client not in disturbed
+            and (one.client, one.at_ms) not in excused
         ):
             message = f"{one.client} loses {one.record.resources.to_dict()} for nothing"
             yield Violation(checker="members", at_ms=one.at_ms, message=message)

@@ -43,6 +43,7 @@ from coopgroup.simulator.scenario import Identity
 from coopgroup.simulator.world import Violation
 from coopgroup.simulator.world.network import Mishap
 from coopgroup.telemetry import (
+    AssigningMoved,
     AssignmentReceived,
     Envelope,
     MembershipLost,
@@ -52,7 +53,7 @@ from coopgroup.telemetry import (
     RoundDecided,
     StopReason,
 )
-from tests.swarm.consumers import has_leaders, is_of_kip848
+from tests.swarm.consumers import has_leaders, held_up, is_of_kip848
 from tests.swarm.faults import kind_of
 from tests.swarm.runs import Act, ActKind, SwarmRun
 
@@ -104,11 +105,12 @@ class Usual:
         gains: Counter[Resource] = Counter()
         stops: Counter[str] = Counter()
         owners: dict[Resource, str] = {}
+        excused, broker_assigns = held_up(telemetry), False
         works: dict[str, set[Resource]] = {}
         rounds = revoking_rounds = moved_until_ms = 0
         for one in telemetry:
             record = one.record
-            if isinstance(record, _MOVES):
+            if isinstance(record, _MOVES) and not (broker_assigns and _is_look(record)):
                 moved_until_ms = one.at_ms
             match record:
                 case AssignmentReceived(gained=gained):
@@ -120,7 +122,10 @@ class Usual:
                     works.pop(one.client, None)
                 case MembershipLost(resources=resources):
                     worked = works.pop(one.client, set())
-                    losses[one.client] += any(each in worked for each in resources)
+                    is_excused = (one.client, one.at_ms) in excused
+                    losses[one.client] += not (is_excused or worked.isdisjoint(resources))
+                case AssigningMoved(to_broker=to_broker):
+                    broker_assigns = to_broker
                 case ResourcesStopped(resources=resources, reason=StopReason.REVOKED):
                     stops[one.client] += len(resources)
                 case RoundDecided(revoked=revoked):
@@ -136,6 +141,11 @@ class Usual:
             gains=gains,
             stops=stops,
         )
+
+
+def _is_look(record: object) -> bool:
+    """Return whether a member has asked the broker what it assigns, and nothing has changed."""
+    return isinstance(record, AssignmentReceived) and not (record.gained or record.revoked)
 
 
 def ends_a_membership(fault: Act) -> bool:
