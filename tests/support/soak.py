@@ -57,6 +57,7 @@ DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {
     "tasked": draw_tasked,
     "hosted": draw_hosted,
 }
+# Dear kinds, and the two whose acts they play again.
 _TURNS: Final = ("seed", "directed", "polled", "looped", "processed", "tasked", "hosted")
 CHUNK: Final = 20
 REGRESSIONS: Final = Path("simulations/regressions")
