@@ -552,6 +552,7 @@ class _Garbler:
         end_at_sync: told of each sync that arrives; returns whether the sync is lost.
         left: topics without false claims. A true claim loses against each claim of a subscriber
             when its member has left the topic.
+        unread: the last round that each member had completed when it could not be read.
     """
 
     simulation: Simulation
@@ -559,6 +560,7 @@ class _Garbler:
     garbled: dict[str, Act]
     end_at_sync: Callable[[Call], bool]
     left: frozenset[str]
+    unread: dict[str, int] = field(factory=dict)
 
     def serve(self, call: Call) -> None:
         """Serve a request that has arrived."""
@@ -569,7 +571,7 @@ class _Garbler:
             isinstance(request, group_api.JoinGroupRequest)
             and request.member_id
             and name in self.garbled
-            and (self.garbled[name].kind is ActKind.GARBLE or not _is_stopping(call.process))
+            and self._may_change(call.process)
         ):
             act = self.garbled.pop(name)
             protocols = tuple(
@@ -581,8 +583,21 @@ class _Garbler:
             self.simulation.world.later(_READABLE_AFTER_MS, self._ask, name)
         self.brokers.serve(call)
 
+    def _may_change(self, client: Client) -> bool:
+        """Return whether the next join of a process may be changed now.
+
+        A leader that cannot read a member withholds for one round what it may own, and assigns it
+        nothing. A member that missed this assignment, and cannot be read again, still owns it.
+        """
+        member = client.session.member
+        if self.garbled[client.name].kind is not ActKind.GARBLE:
+            return not _is_stopping(client)
+        has_heard = self.unread.get(member.member_id) != member.claim_generation
+        return has_heard or not member.owned
+
     def _garble(self, act: Act, metadata: bytes, member: Member) -> bytes:
         if act.kind is ActKind.GARBLE:
+            self.unread[member.member_id] = member.claim_generation
             return b"\0"
         true = decode_subscription(metadata)
         names = [name for name in true.topics if name not in self.left]

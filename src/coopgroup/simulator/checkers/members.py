@@ -115,14 +115,19 @@ def _first_static_assignments(telemetry: Sequence[Envelope]) -> set[int]:
     begun: set[str] = set()
     found: set[int] = set()
     for number, one in enumerate(telemetry):
-        if isinstance(one.record, ProcessStarted) and one.record.instance_id:
-            static.add(one.client)
-        if isinstance(one.record, ProcessStarted | MembershipLost):
-            begun.add(one.client)
-        elif isinstance(one.record, AssignmentReceived) and one.client in begun:
-            begun.discard(one.client)
-            if one.client in static:
-                found.add(number)
+        match one.record:
+            case ProcessStarted(instance_id=instance_id):
+                begun.add(one.client)
+                if instance_id:
+                    static.add(one.client)
+            case MembershipLost() | StateChanged(after="unsubscribed"):
+                begun.add(one.client)
+            case AssignmentReceived() if one.client in begun:
+                begun.discard(one.client)
+                if one.client in static:
+                    found.add(number)
+            case _:
+                pass
     return found
 
 
