@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from attrs import define, field
 
-from coopgroup.core.member import ErrorCode, GroupProtocol, MemberState
+from coopgroup.core.member import ErrorCode, GroupProtocol
 from coopgroup.core.model.group_api import (
     ConsumerBeatAnswer,
     ConsumerBeatRequest,
@@ -60,6 +60,7 @@ _OF_ROUNDS: Final = {"JoinGroup", "SyncGroup", "Heartbeat"}
 _MEANINGLESS: Final = {ActKind.GARBLE, ActKind.FORGE, ActKind.HAND_OVER, ActKind.DECLINE}
 _INTERVALS_MS: Final = (0, 0, 300, 1_000)
 _PARTITION: Final = re.compile(r"\w+-\d+")
+_BEATS_MS: Final = 400  # two heartbeats
 _BELL_PART: Final = 0.7
 _CHURN_PART: Final = 0.4
 _BOTH_PART: Final = 0.25
@@ -218,23 +219,34 @@ def knowable(
     )
 
 
-def held_up(telemetry: Sequence[Envelope]) -> frozenset[tuple[str, int]]:
-    """Return the leases that end while a converted group waits: each process and its time.
+def of_conversions(telemetry: Sequence[Envelope]) -> frozenset[tuple[str, int]]:
+    """Return the losses that no classic member of a converted group can prevent.
 
-    When the last member of KIP-848 has left, the group goes on in another generation. The group
-    coordinator refuses heartbeats of the one before, so a member that waits for the round proves
-    nothing. The round waits for a process that ended without a leave as long as its session.
+    Each is a process and its time. When the last member of KIP-848 has left, the group goes on in
+    another generation, and the group coordinator refuses the one before. This costs memberships in
+    two cases:
+
+    - A round waits for a process that ended without a leave as long as its session. A member that
+      waits for this round proves nothing meanwhile, and its lease ends.
+    - The member of KIP-848 was there between two heartbeats of a classic member, which did not
+      hear that the broker assigned. It takes the refusal for a round without it.
     """
     waiting: set[str] = set()
     found: set[tuple[str, int]] = set()
+    came_ms = -_BEATS_MS
     for one in telemetry:
         match one.record:
+            case StateChanged(before="joining", after="stable" | "leaving"):
+                came_ms = one.at_ms  # of KIP-848: it needs no SyncGroup
             case StateChanged(cause="the broker no longer assigns"):
                 waiting.add(one.client)
-            case StateChanged(after=MemberState.SYNCING.value | MemberState.LEADING.value):
+            case StateChanged(after="syncing" | "leading"):
                 waiting.discard(one.client)
             case MembershipLost(cause="lease expired") if one.client in waiting:
                 found.add((one.client, one.at_ms))
+            case MembershipLost(cause="Heartbeat answered ILLEGAL_GENERATION"):
+                if one.at_ms <= came_ms + _BEATS_MS:
+                    found.add((one.client, one.at_ms))
             case _:
                 pass
     return frozenset(found)

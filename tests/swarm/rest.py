@@ -29,7 +29,7 @@ from tests.support.memory import resources_in
 from tests.swarm.checkers.bundles import of_bundles
 from tests.swarm.checkers.policy import Promises, check_policy
 from tests.swarm.checkers.warmups import WarmSets
-from tests.swarm.consumers import held_up
+from tests.swarm.consumers import of_conversions
 from tests.swarm.ports import TrueSimulation
 
 if TYPE_CHECKING:
@@ -364,7 +364,7 @@ def needless_losses(
     """Report expired leases of members that could always reach the group coordinator."""
     if "" in disturbed:
         return
-    excused = held_up(telemetry)
+    excused = of_conversions(telemetry)
     for one in telemetry:
         if (
             isinstance(one.record, MembershipLost)

@@ -53,7 +53,7 @@ from coopgroup.telemetry import (
     RoundDecided,
     StopReason,
 )
-from tests.swarm.consumers import has_leaders, held_up, is_of_kip848
+from tests.swarm.consumers import is_of_kip848, of_conversions
 from tests.swarm.faults import kind_of
 from tests.swarm.runs import Act, ActKind, SwarmRun
 
@@ -105,7 +105,7 @@ class Usual:
         gains: Counter[Resource] = Counter()
         stops: Counter[str] = Counter()
         owners: dict[Resource, str] = {}
-        excused, broker_assigns = held_up(telemetry), False
+        excused, broker_assigns = of_conversions(telemetry), False
         works: dict[str, set[Resource]] = {}
         rounds = revoking_rounds = moved_until_ms = 0
         for one in telemetry:
@@ -210,6 +210,20 @@ class _Judge:
                 until_ms = at_ms + _SESSION_MS
         return until_ms
 
+    @property
+    def _ends_later_ms(self) -> int:
+        """Time at which the last process of the history ends after the fault; or 0.
+
+        If the fault costs the process its identity, it cannot return under it, and the group waits
+        for its session.
+        """
+        at_ms = ended_ms = 0
+        for act in self.run.acts:
+            at_ms += act.after_ms
+            if act.kind in _OF_PROCESS and not act.is_fault and at_ms > self._at_ms:
+                ended_ms = at_ms
+        return ended_ms
+
     @cached_property
     def _coming(self) -> int:
         """Return how often a resource may move because processes are coming.
@@ -248,21 +262,11 @@ class _Judge:
         outage_ms = sum(act.for_ms for act in moves if not act.is_fault)
         return bool(outage_ms) and outage_ms + self.fault.for_ms > _SESSION_MS - _SILENT_MS
 
-    @property
-    def _converts_twice(self) -> bool:
-        """Whether the only member of KIP-848 may end before the others have heard of it.
-
-        The group coordinator then converts the group to KIP-848 and back between two heartbeats of
-        a classic member. The group comes back with another generation, so this heartbeat is refused
-        like that of a member without which a round was completed.
-        """
-        return has_leaders(self.run) and self.fault.kind in {ActKind.CLOSE, ActKind.STALL}
-
     def _losses(self) -> Iterator[str]:
         fault = self.fault
         # Members that wait for a round longer than the rebalance time-out may be out of the group.
         all_may = fault.request in _OF_ROUNDS and fault.for_ms > self.run.rebalance_timeout_ms
-        all_may |= self._adds_up or self._converts_twice
+        all_may |= self._adds_up
         for process, count in self.now.losses.items():
             may_lose = all_may or (process == fault.process and ends_a_membership(fault))
             if count > self.usual.losses.get(process, 0) + may_lose:
@@ -299,7 +303,7 @@ class _Judge:
         leaves_ms = fault.number if fault.kind is ActKind.CRASH else 0
         silent_ms = self._at_ms + fault.for_ms + leaves_ms
         if self._changes:
-            silent_ms = max(silent_ms, self._waits_until_ms)
+            silent_ms = max(silent_ms, self._waits_until_ms, self._ends_later_ms)
         ends_ms = silent_ms + _SESSION_MS + delay_ms
         until_ms = max(self.usual.moved_until_ms + fault.for_ms, ends_ms) + _SLACK_MS
         until_ms += self.now.revoking_rounds * interval_ms
