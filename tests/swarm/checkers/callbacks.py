@@ -94,6 +94,7 @@ class CallbackOracle:
     _stop_ms: dict[Resource, int] = field(factory=dict)  # when that was
     _late: ResourceSet = EMPTY  # not stopped in time, and given up
     _unheard: ResourceSet = EMPTY  # lost, and the application does not know
+    _heard: ResourceSet = EMPTY  # the application was told that they are lost
     # Given up while `on_revoke` waits, and the time of that: the application must hear of a loss.
     _untold: dict[Resource, int] = field(factory=dict)
     _committed: ResourceSet = EMPTY
@@ -136,7 +137,7 @@ class CallbackOracle:
                 # A stop that has ended is being committed. On one thread, so is one that runs.
                 ends = self._stopped - ResourceSet.from_pairs(self._put_off)
                 ends = ends if self.is_serial else ends - self.stops
-                self._unheard |= (self.owned & self._has) - ends
+                self._unheard |= (self.owned & self._has) - ends - self._heard
                 self.lost |= self.owned
                 self.owned, self._is_losing = EMPTY, True
                 self.pending.clear()
@@ -158,6 +159,7 @@ class CallbackOracle:
         self._committed -= some
         self._cold -= some
         self._unheard -= some
+        self._heard -= some
         self._late -= some
         for one in some:
             self._put_off.pop(one, None)
@@ -230,17 +232,20 @@ class CallbackOracle:
                 self._must_be_empty(resources & self._has, "is assigned what it has,")
                 self._has |= resources
             case "on_revoke" if self.hears_losses or not resources <= self._ended:
-                self._must_be_empty(resources & (self.lost | self._late), "stops, and has lost,")
+                lost = self.lost | self._late | self._heard
+                self._must_be_empty(resources & lost, "stops, and has lost,")
                 self._must_be_empty(resources & self._stopped, "stops twice")
                 self._stopped |= resources
                 self.stop_begins(resources - ResourceSet.from_pairs(self._stop_ms))
             case "on_lost" | "on_revoke":
-                self._must_be_empty(resources - self._ended, "loses, and has not lost,")
+                kept = resources - self._ended - self._held_up
+                self._must_be_empty(kept, "loses, and has not lost,")
                 if self.is_serial:
                     hangs = ResourceSet.from_pairs(self._put_off)
                     ended = resources - self.lost - hangs
                     self._must_be_empty(ended, "loses, and has stopped,")
                 self._unheard -= resources
+                self._heard |= resources
                 for one in resources:
                     self._untold.pop(one, None)
             case "on_warmup":
@@ -260,6 +265,13 @@ class CallbackOracle:
     @property
     def _ended(self) -> ResourceSet:
         return self.lost | self._late | self._overdue(self._stopped & self.owned)
+
+    @property
+    def _held_up(self) -> ResourceSet:
+        """Owned partitions whose `on_revoke` has waited for earlier callbacks for too long."""
+        if self.is_serial:
+            return EMPTY
+        return self._overdue(self.owned & ResourceSet.from_pairs(self._stop_ms))
 
     def stop_begins(self, resources: ResourceSet) -> None:
         """Note that the time of a stop begins; else it begins with `on_revoke`."""
