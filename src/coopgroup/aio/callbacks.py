@@ -141,7 +141,8 @@ class LoopCallbacks:
         if later is not None:
             self._start("on_revoke", partitions, lambda: self.listener.finish_revoke(later))
         elif not self._run_now("on_revoke", partitions):
-            self.listener.serve_last()  # perhaps they were lost meanwhile
+            if self._is_lost:  # revocations wait: they would delay the end of this stop
+                self.listener.serve_last()
             if late := as_resources(partitions) & self.listener.owned:
                 self.listener.lose_overdue(late, now_s() - self._limit_s)
 

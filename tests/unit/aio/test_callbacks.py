@@ -468,6 +468,33 @@ async def test_end_waits_for_a_stop_that_hangs_no_longer_than_its_limit(
     assert [event for event, _ in stage.driver.warned] == ["stop_never_finished"]
 
 
+async def test_stop_that_hangs_in_an_end_does_not_wait_for_the_stop_of_a_later_revocation(
+    stage: AioStage,
+) -> None:
+    """Each later revocation would keep the partition from its new owner for one more limit."""
+    limit_ms = stage.driver.settings.max_poll_interval_ms = 3_000
+    stage.resources = BOTH | ResourceSet({"t": [2]})
+
+    async def revoke(_: object, revoked: list[TopicPartition]) -> None:
+        if revoked not in ([P0], [P1]):
+            await time_passes(2.0)  # the end waits for this stop, and serves nothing
+            return
+        if revoked == [P1]:
+            stage.driver.inbox.put(RevokeResources(resources=ZERO))
+        await asyncio.Event().wait()
+
+    async with stage.joined(on_revoke=revoke) as consumer:
+        await stage.tell(RevokeResources(resources=stage.resources - BOTH))
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.5, stage.driver.inbox.put, RevokeResources(resources=ONE))
+        consumer.unsubscribe()
+        await time_passes(10.0)
+    stops = [one for one in stage.written if isinstance(one, ResourcesStopped)]
+    lost = [one for one in stops if one.reason is StopReason.LOST]
+    assert [one.resources for one in lost] == [ONE, ZERO]
+    assert all(limit_ms <= one.duration_ms < limit_ms + 200 for one in lost)
+
+
 @pytest.mark.parametrize("hears_of_losses", [False, True])
 @pytest.mark.parametrize("ends_with", ["close", "unsubscribe"])
 async def test_end_that_waits_for_on_assign_does_not_stop_what_is_lost_meanwhile(
