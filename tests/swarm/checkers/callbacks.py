@@ -5,6 +5,7 @@ answers to the group. It objects immediately, to:
 
 - a call for a lost partition, except `on_lost`; without `on_lost`, `on_revoke` has its role;
 - an `on_assign` of a partition that the application has, or that the group has not assigned;
+- an `on_revoke` of a partition whose `on_assign` was not called;
 - work that begins before its `on_assign` has ended, or without fetching;
 - an answer to a revocation that comes twice, too early, too late, without a commit, or after the
   group was left;
@@ -234,6 +235,7 @@ class CallbackOracle:
             case "on_revoke" if self.hears_losses or not resources <= self._ended:
                 lost = self.lost | self._late | self._heard
                 self._must_be_empty(resources & lost, "stops, and has lost,")
+                self._must_be_empty(resources - self._has, "stops, and was not assigned,")
                 self._must_be_empty(resources & self._stopped, "stops twice")
                 self._stopped |= resources
                 self.stop_begins(resources - ResourceSet.from_pairs(self._stop_ms))

@@ -276,8 +276,9 @@ class GroupListener:
                 self._grant(notice.resources)
             case RevokeResources():
                 # A callback that leaves the group obeys notices inside itself. `on_revoke` has been
-                # called for the partitions that this callback stops.
-                fresh = notice.resources - (self._revoking or EMPTY)
+                # called for the partitions that this callback stops. A close drops grants: the
+                # application must not stop a partition that it was never assigned.
+                fresh = (notice.resources & self.owned) - (self._revoking or EMPTY)
                 try:
                     self._stop(fresh, StopReason.REVOKED)
                 finally:

@@ -241,6 +241,24 @@ def test_grant_that_comes_in_the_last_stops_of_a_close_calls_nobody() -> None:
     assert stage.listener.owned == EMPTY
 
 
+def test_revocation_of_a_grant_that_a_close_has_dropped_calls_nobody() -> None:
+    """The application would stop a partition that it was never assigned."""
+    stage = holding()
+    hear = stage.hearing("revoke")
+
+    def be_granted(consumer: object, partitions: list[TopicPartition]) -> None:
+        hear(consumer, partitions)
+        if len(stage.heard) == 1:
+            stage.driver.inbox.put(GrantResources(resources=TWO))
+            stage.driver.inbox.put(RevokeResources(resources=TWO))
+
+    stage.listener.callbacks = Callbacks(stage.hearing("assign"), be_granted)
+    stage.driver.inbox.put(RevokeResources(resources=ONE))
+    stage.listener.give_up()
+    assert stage.heard == [("revoke", [1]), ("revoke", [0])]
+    assert revoked(stage) == [RevocationCompleted(resources=some) for some in (ONE, TWO)]
+
+
 def test_serve_inside_a_callback_is_refused() -> None:
     stage = Stage()
     stage.listener.callbacks = Callbacks(lambda *_: stage.listener.serve())
@@ -281,6 +299,7 @@ def test_serve_calls_when_interrupted_says_so_after_the_rest_ran() -> None:
 def test_give_up_when_thousands_of_notices_wait_hears_them_all() -> None:
     stage = Stage()
     stage.listener.callbacks = Callbacks(on_revoke=stage.hearing("revoke", LookupError("no")))
+    stage.listener.owned = ResourceSet({"t": range(PENDING)})
     for number in range(PENDING):
         stage.driver.inbox.put(RevokeResources(resources=ResourceSet({"t": [number]})))
     with pytest.raises(LookupError):
