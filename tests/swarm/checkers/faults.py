@@ -262,13 +262,24 @@ class _Judge:
         outage_ms = sum(act.for_ms for act in moves if not act.is_fault)
         return bool(outage_ms) and outage_ms + self.fault.for_ms > _SESSION_MS - _SILENT_MS
 
+    @property
+    def _joins_late(self) -> bool:
+        """Whether the group coordinator may serve a JoinGroup after its connection was given up.
+
+        The requests behind a delayed one are late, too. A process that has returned under its kept
+        identity meanwhile loses its membership once more.
+        """
+        keeps = any(act.identity is Identity.STATE_DIR for act in self.run.acts)
+        return keeps and self.fault.mishap == Mishap.DELAYED.name and ends_a_membership(self.fault)
+
     def _losses(self) -> Iterator[str]:
         fault = self.fault
         # Members that wait for a round longer than the rebalance time-out may be out of the group.
         all_may = fault.request in _OF_ROUNDS and fault.for_ms > self.run.rebalance_timeout_ms
         all_may |= self._adds_up
         for process, count in self.now.losses.items():
-            may_lose = all_may or (process == fault.process and ends_a_membership(fault))
+            may_lose = int(all_may or (process == fault.process and ends_a_membership(fault)))
+            may_lose += process == fault.process and self._joins_late
             if count > self.usual.losses.get(process, 0) + may_lose:
                 yield f"{process} loses its membership {count} times"
 
