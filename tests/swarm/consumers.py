@@ -25,6 +25,7 @@ import attrs
 from attrs import define, field
 
 from coopgroup.core.member import ErrorCode, GroupProtocol
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import (
     ConsumerBeatAnswer,
     ConsumerBeatRequest,
@@ -32,6 +33,7 @@ from coopgroup.core.model.group_api import (
     OffsetCommitRequest,
 )
 from coopgroup.simulator.coordinator import GroupCoordinator
+from coopgroup.simulator.coordinator.consumer_group import ConsumerGroup
 from coopgroup.simulator.scenario import LEADER, Choice, Identity
 from coopgroup.simulator.simulation import broker_settings
 from coopgroup.telemetry import MembershipLost, StateChanged
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from coopgroup.core.member import MemberConfig
-    from coopgroup.core.model import ResourceSet
     from coopgroup.core.model.group_api import Answer
     from coopgroup.simulator.simulation import Simulation
     from coopgroup.simulator.world import Violation, Watcher
@@ -206,10 +207,20 @@ def knowable(
     """Return the violations without those that no member of KIP-848 could prevent.
 
     The broker knows partitions by topic id, so the old owner of a topic made again hears of it
-    later. And it may convert a group without knowing what its members own (`forgotten`).
+    later. And it may convert a group without knowing what its members own (`forgotten`). If it
+    converts a group that is in a round because a member has gone, and a static member returns, it
+    makes no new target: the partitions of the member that has gone have no owner until the group
+    changes again (seen with Kafka 4.3.0).
     """
     if not is_of_kip848(run):
         return violations
+    group = simulation.brokers.coordinator.group
+    if has_leaders(run) and isinstance(group, ConsumerGroup):
+        targets = ResourceSet.union_all([EMPTY, *group.target.values()])
+        ownerless = group.topics.by_name(group.topics.existing() - targets)
+        violations = tuple(
+            one for one in violations if not one.message.endswith(f" {ownerless.to_dict()}")
+        )
     again = tuple(f"{name}-{index} is with " for name, index in vanished)
     forgotten = {f"{name}-{index}" for name, index in simulation.brokers.coordinator.forgotten}
     return tuple(
