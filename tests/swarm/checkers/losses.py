@@ -64,7 +64,7 @@ class _Round:
 
     Attributes:
         at_ms: time of the decision; the record follows a little later.
-        client: process of the leader, and the number of its membership.
+        client: process of the leader with a mark for each life, and the number of its membership.
         owned: resources after the round by member id, for members that reported them.
         kept: the part of `owned` that the member had claimed in the round.
         sound: whether the leader could read all members, and decided the round.
@@ -138,6 +138,7 @@ def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round]:
         if isinstance(one.record, _UNSOUND):
             unsound.add((one.client, one.generation))
     decided_ms: dict[str, int] = {}
+    lives: dict[str, str] = {}
     membership: dict[str, int] = {}
     sets, warm = WarmSets(), EMPTY
     has: dict[str, ResourceSet] = {}
@@ -146,7 +147,9 @@ def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round]:
         match one.record:
             case AssignmentReceived():
                 has[one.member] = one.record.gained | one.record.kept
-            case ProcessStarted() | StateChanged(after="losing"):
+            case ProcessStarted():
+                lives[one.client] = f"{lives.get(one.client, one.client)}'"
+            case StateChanged(after="losing"):
                 membership[one.client] = membership.get(one.client, 0) + 1
             case StateChanged(after="leading"):
                 decided_ms[one.client] = one.at_ms
@@ -156,7 +159,7 @@ def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round]:
                 yield _round(
                     one,
                     decided_ms.get(one.client, one.at_ms),
-                    f"{one.client}/{membership.get(one.client, 0)}",
+                    f"{lives.get(one.client, one.client)}/{membership.get(one.client, 0)}",
                     received.get(one.generation, []),
                     sound=(one.client, one.generation) not in unsound,
                     warm=warm,
@@ -347,7 +350,8 @@ def _given_by_new_leaders(rounds: Sequence[_Round], waits: Waits) -> Iterator[tu
     for before, after in pairwise(rounds):
         if (
             waits.delay_ms
-            and after.client != before.client
+            # A process that has lost its membership may lead again with its memory.
+            and after.client.partition("/")[0] != before.client.partition("/")[0]
             and after.generation == before.generation + 1
             and generations[before.generation] == generations[after.generation] == 1
             and before.sound
