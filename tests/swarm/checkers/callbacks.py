@@ -96,6 +96,7 @@ class CallbackOracle:
     _late: ResourceSet = EMPTY  # not stopped in time, and given up
     _unheard: ResourceSet = EMPTY  # lost, and the application does not know
     _heard: ResourceSet = EMPTY  # the application was told that they are lost
+    _lost_stops: dict[Resource, PutOff] = field(factory=dict)  # put off, and lost meanwhile
     # Given up while `on_revoke` waits, and the time of that: the application must hear of a loss.
     _untold: dict[Resource, int] = field(factory=dict)
     _committed: ResourceSet = EMPTY
@@ -142,7 +143,7 @@ class CallbackOracle:
                 self.lost |= self.owned
                 self.owned, self._is_losing = EMPTY, True
                 self.pending.clear()
-                self._put_off.clear()
+                self._lost_stops, self._put_off = self._put_off, {}
             case BeginWarmups(resources=some):
                 self._unwarmed |= dict.fromkeys(some, self.now_ms())
             case CancelWarmups(resources=some):
@@ -185,6 +186,7 @@ class CallbackOracle:
         if not self._is_losing:
             self.object_to("answers a loss that is none")
         self._is_losing = False
+        self._lost_stops.clear()
         self._must_be_empty(self._unheard, "answers the loss, and has not called back for")
         self._must_be_empty(self.lost & self.held(), "answers the loss, and owns")
         self._must_be_empty(self.lost & self.fetched(), "answers the loss, and fetches")
@@ -321,6 +323,9 @@ class CallbackOracle:
         for one in token.resources:
             if self._put_off.get(one) is token:
                 del self._put_off[one]
+        if self.is_serial:  # the stop ends before the loss is served, like one that runs
+            same = (one for one in token.resources if self._lost_stops.get(one) is token)
+            self._unheard -= ResourceSet.from_pairs(same)
 
     def served(self, since_ms: int) -> None:
         """Check after a poll that began at this time and raised no exception."""
