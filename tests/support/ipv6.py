@@ -2,6 +2,9 @@
 
 A thread in a network namespace of its own has one address, `::1`. All threads and processes that it
 starts are in this network, too. Root is needed to make namespaces.
+
+An idle thread of a worker may outlive the test. The next test would get it, and with it a network
+without IPv4, so a test ends with its last thread.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import fcntl
 import os
 import socket
 import struct
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
@@ -18,6 +22,7 @@ from typing import Final, ParamSpec
 import pytest
 
 from tests.chaos.network import Namespace, enter_namespace
+from tests.support.waiting import WAIT_S_MAX
 
 _P = ParamSpec("_P")
 _SIOCSIFADDR: Final = 0x8916
@@ -35,11 +40,13 @@ def with_ipv6_only(test: Callable[_P, None]) -> Callable[_P, None]:
             _drop_ipv4()
             test(*arguments, **named)
 
-        namespace = Namespace()
+        namespace, before = Namespace(), set(threading.enumerate())
         try:
             with ThreadPoolExecutor(1) as thread:
                 thread.submit(inside).result()
         finally:
+            for one in set(threading.enumerate()) - before:
+                one.join(WAIT_S_MAX)
             namespace.close()
 
     return needs_root(run)
