@@ -129,7 +129,7 @@ def test_frozen_broker_of_a_test_needs_no_waitid(tmp_path: Path) -> None:
 from pathlib import Path
 from coopgroup.testing.processes import BrokerProcess, Reaper
 reaper = Reaper(Path(sys.argv[1]))
-broker = BrokerProcess(["cat"], Path(sys.argv[1]) / "log", reaper)
+broker = BrokerProcess(["sleep", "60"], Path(sys.argv[1]) / "log", reaper)
 broker.pause()
 frozen = broker.is_paused and broker.is_running
 broker.resume()
