@@ -284,8 +284,8 @@ class GroupListener:
                 finally:
                     self._complete(notice.resources - self.owned, membership)
             case LoseResources():
-                try:
-                    self._lose(notice.resources & self.owned)
+                try:  # a callback of overdue stops may close the consumer
+                    self._lose((notice.resources & self.owned) - self._losing)
                 finally:
                     # otherwise the callback left the group, or has not begun
                     if membership == self._given_up and self._has_begun:

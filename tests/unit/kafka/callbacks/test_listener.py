@@ -224,6 +224,23 @@ def test_loss_that_is_obeyed_inside_a_last_stop_is_the_only_answer() -> None:
     assert (revoked(stage), stage.stops()) == ([LossHandled()], [(BOTH, StopReason.LOST)])
 
 
+def test_loss_that_comes_while_an_overdue_stop_is_lost_is_told_once() -> None:
+    """The callback closes the consumer, and the close serves the loss that waits."""
+    stage = holding()
+    hear = stage.hearing("lost")
+
+    def close(consumer: object, partitions: list[TopicPartition]) -> None:
+        hear(consumer, partitions)
+        if len(stage.heard) == 1:
+            stage.driver.inbox.put(LOSS)
+            stage.listener.give_up()
+
+    stage.listener.callbacks = Callbacks(on_lost=close)
+    stage.listener.lose_overdue(ONE)
+    assert stage.heard == [("lost", [1]), ("lost", [0])]
+    assert stage.listener.owned == EMPTY
+
+
 def test_grant_that_comes_in_the_last_stops_of_a_close_calls_nobody() -> None:
     """The application would open a partition that it must close at once."""
     stage = holding()
