@@ -30,6 +30,7 @@ from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.model.resource_set import Int64Array
 from coopgroup.core.protocol.assignment import with_catalogue_version
 from coopgroup.core.session import RoundDecided
+from coopgroup.core.telemetry.causes import Cause
 from coopgroup.errors import one_line
 from coopgroup.groups.catalogue import EVERYTHING, INDEX_MIN, Catalogue, Weights
 from coopgroup.kafka.clock import now_s
@@ -293,7 +294,7 @@ class CatalogueWatcher:
                 self._asked_for = None  # the list may change, and come back
             elif catalogue.weights != self._asked_for:
                 self._asked_for = catalogue.weights
-                self.post(RejoinRequested(reason="the catalogue changed"))
+                self.post(RejoinRequested(reason=Cause.CATALOGUE_CHANGED))
             return
         if catalogue.version is None or self._is_told(catalogue.version):
             self._unsaid_since_s = None
@@ -302,7 +303,7 @@ class CatalogueWatcher:
             self._unsaid_since_s = now_s()
         elif now_s() - self._unsaid_since_s >= _PATIENCE_LOOKS * self.refresh_ms / 1000:
             self._unsaid_since_s = None
-            self.post(RejoinRequested(reason="a newer catalogue than the group's"))
+            self.post(RejoinRequested(reason=Cause.CATALOGUE_IS_NEWER))
 
     def _is_told(self, version: int) -> bool:
         """Return whether the leader of a round has heard of a version, or has shared its list."""

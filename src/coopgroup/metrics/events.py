@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from attrs import define, field
 
 from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.telemetry.causes import Cause, answer_in
 from coopgroup.metrics.names import Value
 from coopgroup.telemetry import (
     AssignmentReceived,
@@ -24,35 +24,37 @@ from coopgroup.telemetry import (
     WithoutRoom,
 )
 
-# Texts of `StateChanged.cause` and of `MembershipLost.cause`, to labels with few values. The first
-# match counts.
-_CAUSES: Final = tuple(
-    (re.compile(pattern), label)
-    for pattern, label in (
-        (r"^subscription changed$", "subscribed"),
-        (r"^a round has begun$", "other_member"),
-        (r"^(revocation completed|assigned|follow-up round|what is still)", "follow_up"),
-        (r"^(lags are uneven)$", "lags"),
-        (r"^(scheduled rebalance|a deadline of the policy)", "policy"),
-        (r"^(partitions changed|the catalogue changed|a newer catalogue)", "partitions_changed"),
-        (r"^the weights changed", "partitions_changed"),
-        (r"^(loss handled|lease expired|rebalance time-out|a round ended)", "lost"),
-        (r"warm", "warm_up"),
-        (r"^(the leader returned|joined as a known|identity kept|the last round)", "other"),
-        (r"answered", "error"),
-        (r"coordinator moved", "error"),
-    )
-)
-_LOSSES: Final = tuple(
-    (re.compile(pattern), label)
-    for pattern, label in (
-        (r"^lease expired$", "lease_expired"),
-        (r"^rebalance time-out$", "rebalance_timeout"),
-        (r"^a round ended", "missed_round"),
-        (r"poll", "not_polled"),
-        (r"answered (\w+)", ""),
-    )
-)
+# Labels of the causes of joins. An answer is an error, and every other cause "other".
+_CAUSES: Final[Mapping[str, str]] = {
+    Cause.SUBSCRIPTION_CHANGED: "subscribed",
+    Cause.ROUND_BEGUN: "other_member",
+    Cause.REVOKED: "follow_up",
+    Cause.ASSIGNED: "follow_up",
+    Cause.FOLLOW_UP: "follow_up",
+    Cause.MUST_NOT_HOLD_UP: "follow_up",
+    Cause.LAGS_UNEVEN: "lags",
+    Cause.SCHEDULED: "policy",
+    Cause.POLICY_DEADLINE: "policy",
+    Cause.PARTITIONS_CHANGED: "partitions_changed",
+    Cause.CATALOGUE_CHANGED: "partitions_changed",
+    Cause.CATALOGUE_IS_NEWER: "partitions_changed",
+    Cause.WEIGHTS_CHANGED: "partitions_changed",
+    Cause.LOSS_HANDLED: "lost",
+    Cause.LEASE_EXPIRED: "lost",
+    Cause.REBALANCE_TIMEOUT: "lost",
+    Cause.MISSED_ROUND: "lost",
+    Cause.BECAME_WARM: "warm_up",
+    Cause.WARM_DECLARED: "warm_up",
+    Cause.DECLINED_WARMUP: "warm_up",
+    Cause.COORDINATOR_MOVED: "error",
+}
+# Those of `MembershipLost.cause`; an answer is the name of its error.
+_LOSSES: Final[Mapping[str, str]] = {
+    Cause.LEASE_EXPIRED: "lease_expired",
+    Cause.REBALANCE_TIMEOUT: "rebalance_timeout",
+    Cause.MISSED_ROUND: "missed_round",
+    Cause.NOT_POLLED: "not_polled",
+}
 # Normal steps of a join, which no dashboard should show as failures.
 _NORMAL: Final = ("MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS")
 _OF_ROUNDS: Final = ("JoinGroup", "SyncGroup")
@@ -141,13 +143,9 @@ class MemberEvents:
 
 def cause_of(text: str) -> str:
     """Return the label of a `StateChanged.cause`; "other" for an unknown text."""
-    return next((label for pattern, label in _CAUSES if pattern.search(text)), "other")
+    return "error" if answer_in(text)[1] else _CAUSES.get(text, "other")
 
 
 def reason_of(text: str) -> str:
     """Return the label of a `MembershipLost.cause`; "other" for an unknown text."""
-    for pattern, label in _LOSSES:
-        found = pattern.search(text)
-        if found is not None:
-            return label or found.group(1).lower()
-    return "other"
+    return answer_in(text)[1].lower() or _LOSSES.get(text, "other")

@@ -12,6 +12,7 @@ from attrs import define, field
 
 from coopgroup.core.member.events import RejoinRequested
 from coopgroup.core.model import ResourceSet
+from coopgroup.core.telemetry.causes import Cause
 from coopgroup.simulator.host.process import Process
 from coopgroup.simulator.scenario import (
     LEADER,
@@ -287,7 +288,7 @@ class Deployment:
             leader.later(
                 leader.run_settings.notice_ms.high,
                 leader.give,
-                RejoinRequested(reason="the weights changed"),
+                RejoinRequested(reason=Cause.WEIGHTS_CHANGED),
             )
 
     def _set_capacity(self, event: Capacity) -> None:

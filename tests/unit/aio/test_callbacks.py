@@ -13,7 +13,6 @@ from confluent_kafka import TopicPartition
 from coopgroup.aio import AsyncCooperativeConsumer
 from coopgroup.aio.offsets import Offsets
 from coopgroup.core.member.effects import (
-    STALLED,
     BeginWarmups,
     CancelWarmups,
     GrantResources,
@@ -23,6 +22,7 @@ from coopgroup.core.member.effects import (
 from coopgroup.core.member.events import LossHandled, RevocationCompleted, WarmedUp, WarmupFailed
 from coopgroup.core.member.parts import Warmups
 from coopgroup.core.model import EMPTY, ResourceSet
+from coopgroup.core.telemetry.causes import Cause
 from coopgroup.kafka.records.partitions import to_partitions
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 from tests.support.virtual_loop import time_passes
@@ -194,7 +194,7 @@ async def test_stalled_application_hears_the_loss_and_rejoins_at_its_await(stage
         stage.feed(0, 0)
         await consumer.getone()
         await time_passes(0.1)  # work that is too long
-        await stage.tell(LoseResources(resources=BOTH, cause=STALLED))
+        await stage.tell(LoseResources(resources=BOTH, cause=Cause.NOT_POLLED))
         assert (heard, stage.posted) == (["lost"], [])
         assert await consumer.getmany(timeout=0.3) == {}
         assert stage.posted == [LossHandled()]

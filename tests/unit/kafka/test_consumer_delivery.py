@@ -11,9 +11,10 @@ import pytest
 from confluent_kafka import KafkaException, Message
 
 from coopgroup.core.member import ErrorCode
-from coopgroup.core.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
+from coopgroup.core.member.effects import GrantResources, LoseResources, RevokeResources
 from coopgroup.core.member.events import CommitRequested, LossHandled, Offset
 from coopgroup.core.model import ResourceSet
+from coopgroup.core.telemetry.causes import Cause
 from coopgroup.kafka.callbacks.listener import Callbacks
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand
@@ -163,7 +164,7 @@ def test_stall_is_an_event_before_the_loss_as_in_confluent_kafka(hand: Hand) -> 
     stage.listener.callbacks = Callbacks(on_lost=lambda _, some: lost.append(len(some)))
     stage.driver.settings.max_poll_interval_ms = 6_000
     stage.driver.polled_at_s = hand.now_s - 6.5
-    stage.driver.inbox.put(LoseResources(resources=BOTH, cause=STALLED))
+    stage.driver.inbox.put(LoseResources(resources=BOTH, cause=Cause.NOT_POLLED))
     [event] = stage.delivery.take(1, 0)
     error = event.error()
     assert error is not None

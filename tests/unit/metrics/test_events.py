@@ -6,10 +6,10 @@ from typing import Any
 import attrs
 import pytest
 
-from coopgroup.core.member.effects import STALLED
 from coopgroup.core.model import ResourceSet
+from coopgroup.core.telemetry.causes import Cause
 from coopgroup.metrics.events import MemberEvents, cause_of, reason_of
-from coopgroup.metrics.names import Value
+from coopgroup.metrics.names import METRICS, Value
 from coopgroup.telemetry import (
     AssignmentReceived,
     BalanceRequested,
@@ -107,7 +107,7 @@ def test_moves_name_their_reason() -> None:
         (reason_of, "rebalance time-out", "rebalance_timeout"),
         (reason_of, "a round ended without its join", "missed_round"),
         (reason_of, "Heartbeat answered UNKNOWN_MEMBER_ID", "unknown_member_id"),
-        (reason_of, STALLED, "not_polled"),
+        (reason_of, Cause.NOT_POLLED, "not_polled"),
         (reason_of, "a text of a later version", "other"),
     ],
 )
@@ -115,6 +115,11 @@ def test_causes_and_reasons_become_few_labels(
     named: Callable[[str], str], text: str, label: str
 ) -> None:
     assert named(text) == label
+
+
+def test_every_cause_has_a_label_that_the_metric_names() -> None:
+    labels = {cause_of(one) for one in Cause} | {cause_of("JoinGroup answered X: sorry")}
+    assert labels == set(METRICS["coopgroup_rebalances_total"].values)
 
 
 def test_partitions_without_room_are_those_of_the_last_round() -> None:

@@ -44,6 +44,7 @@ from coopgroup.core.model.group_api import (
 )
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.protocol.digests import names_digest
+from coopgroup.core.telemetry.causes import Cause
 from coopgroup.core.telemetry.records import AssignmentReceived
 from coopgroup.errors import DecodeError
 
@@ -77,13 +78,13 @@ def _take_answer(turn: Turn, kind: RequestKind, sent: Outstanding, event: Answer
         case JoinGroupAnswer() if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             fresh = attrs.evolve(turn.member.lease, generation=NO_GENERATION)
             turn.set(member_id=answer.member_id, lease=fresh)
-            turn.move(Trigger.MEMBER_ID_GIVEN, "member id given")
+            turn.move(Trigger.MEMBER_ID_GIVEN, Cause.ID_GIVEN)
         case SyncGroupAnswer() if answer.error_code == ErrorCode.NONE:
             _sync_answered(turn, sent, answer, event)
         case HeartbeatAnswer() if answer.error_code == ErrorCode.NONE:
             _proves_peace(turn, sent)
             if turn.member.state is MemberState.RETURNING:
-                turn.move(Trigger.KNOWN, "the group still stands where it stood")
+                turn.move(Trigger.KNOWN, Cause.GROUP_STANDS)
         case OffsetCommitAnswer():  # handled before
             pass
         case _:
@@ -100,7 +101,7 @@ def _coordinator_found(turn: Turn, answer: FindCoordinatorAnswer) -> None:
             # The old coordinator will not answer, and the new coordinator does not know of it.
             turn.forget(kind)
             if turn.member.state is MemberState.SYNCING:
-                turn.rejoin("coordinator moved")
+                turn.rejoin(Cause.COORDINATOR_MOVED)
 
 
 def _proves_peace(turn: Turn, sent: Outstanding) -> None:
@@ -130,7 +131,7 @@ def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
     lease = proven_by_broker(turn, sent) if by_broker else member.lease
     if _was_left_out(turn, answer):
         turn.set(lease=lease.joined(answer.generation))
-        turn.lose("a round ended without its join", keep_id=True)
+        turn.lose(Cause.MISSED_ROUND, keep_id=True)
         return
     # If the coordinator knows the member, perhaps no round began: the time to sync began long ago,
     # and the join did not renew the session. A member that has lost its generation cannot tell.
@@ -169,7 +170,7 @@ def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
         # may be about to end. Without a heartbeat it would work on while the next round gives its
         # resources away.
         turn.set(heartbeat_at_ms=turn.now_ms)
-        turn.move(Trigger.RETURN, "joined as a known member")
+        turn.move(Trigger.RETURN, Cause.JOINED_AS_KNOWN)
         return
     if not member.in_generation:
         # No heartbeat has kept this session alive. So the next heartbeat is due as if one had been
@@ -182,9 +183,9 @@ def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
         turn.forget(RequestKind.HEARTBEAT)
         turn.set(heartbeat_at_ms=turn.now_ms)
     if not leads:
-        turn.move(Trigger.JOINED_AS_FOLLOWER, "joined")
+        turn.move(Trigger.JOINED_AS_FOLLOWER, Cause.JOINED)
         return
-    turn.move(Trigger.JOINED_AS_LEADER, "joined")
+    turn.move(Trigger.JOINED_AS_LEADER, Cause.JOINED)
     turn.emit(
         DecideRound(
             number=sent.request_id,
@@ -300,7 +301,7 @@ def _heed_digests(turn: Turn, assignment: Assignment, refusals: int) -> None:
     turn.set(last_assignment=last)
     noted = assignment.topics_digest
     if noted is not None and noted != names_digest(turn.member.last_join.topics):
-        turn.set(rejoin_reason="subscription changed")
+        turn.set(rejoin_reason=Cause.SUBSCRIPTION_CHANGED)
 
 
 def _take_assignment(turn: Turn, assignment: Assignment) -> None:
@@ -355,12 +356,14 @@ def _settle(turn: Turn, assignment: Assignment) -> None:
     """
     member = turn.member
     if member.revocation.is_under_way:
-        turn.move(Trigger.ASSIGNED_WITH_REVOCATION, "assigned")
+        turn.move(Trigger.ASSIGNED_WITH_REVOCATION, Cause.ASSIGNED)
         if assignment.revoked is not None and not assignment.revoked:
             turn.rejoin_soon()
     elif assignment.revoked is None:
-        turn.move(Trigger.ASSIGNED, "assigned")
+        turn.move(Trigger.ASSIGNED, Cause.ASSIGNED)
     else:
-        turn.set(rejoin_reason="follow-up round")
+        turn.set(rejoin_reason=Cause.FOLLOW_UP)
         stops_first = member.config.eager and bool(member.owned)
-        turn.move(Trigger.ASSIGNED if stops_first else Trigger.ASSIGNED_WITH_FOLLOW_UP, "assigned")
+        turn.move(
+            Trigger.ASSIGNED if stops_first else Trigger.ASSIGNED_WITH_FOLLOW_UP, Cause.ASSIGNED
+        )

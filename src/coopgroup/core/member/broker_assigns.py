@@ -27,6 +27,7 @@ from coopgroup.core.member.effects import Report
 from coopgroup.core.member.error_actions import Action
 from coopgroup.core.member.parts import NO_DELAY
 from coopgroup.core.member.transitions import SETTLED, MemberState
+from coopgroup.core.telemetry.causes import Cause
 from coopgroup.core.telemetry.records import AssigningMoved
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def look_reason(turn: Turn) -> str:
     at_ms = looks_at_ms(turn.member)
     if at_ms is None or turn.now_ms < at_ms:
         return ""
-    return "what does the broker assign?" if turn.member.round.by_broker else "assignment refused"
+    return Cause.BROKER_ASKED if turn.member.round.by_broker else Cause.ASSIGNMENT_REFUSED
 
 
 def join_classic_group(turn: Turn, sent: Outstanding, action: Action) -> bool:
@@ -113,7 +114,7 @@ def join_classic_group(turn: Turn, sent: Outstanding, action: Action) -> bool:
         and member.state in SETTLED
     )
     if means_this and member.state is MemberState.STABLE:
-        turn.rejoin("the broker no longer assigns")
+        turn.rejoin(Cause.BROKER_NO_LONGER_ASSIGNS)
     elif means_this:
         turn.rejoin_soon()
     return means_this

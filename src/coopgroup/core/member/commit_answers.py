@@ -17,6 +17,7 @@ from coopgroup.core.member.parts import NO_BACK_OFF
 from coopgroup.core.member.transitions import SETTLED
 from coopgroup.core.model.group_api import OffsetCommitAnswer
 from coopgroup.core.model.replacing import replaced
+from coopgroup.core.telemetry.causes import answered_with
 
 if TYPE_CHECKING:
     from coopgroup.core.member.events import Answered
@@ -79,6 +80,6 @@ def settle_commits(
         commits = replaced(commits, await_sync=not settled, back_off=wait)
     turn.set(commits=commits)
     if Action.FAIL in actions:
-        turn.fail(ErrorCode.FENCED_INSTANCE_ID, "OffsetCommit answered FENCED_INSTANCE_ID")
+        turn.fail(ErrorCode.FENCED_INSTANCE_ID, answered_with("OffsetCommit", "FENCED_INSTANCE_ID"))
     elif Action.LOSE_ID in actions:
-        turn.lose("OffsetCommit answered UNKNOWN_MEMBER_ID", keep_id=False)
+        turn.lose(answered_with("OffsetCommit", "UNKNOWN_MEMBER_ID"), keep_id=False)

@@ -6,7 +6,7 @@ This file defines values only. The host carries effects out in the order of `ste
 from __future__ import annotations
 
 import enum
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from attrs import frozen
 
@@ -14,9 +14,6 @@ from coopgroup.core.member.events import Answered
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import Coordinator, GroupRequest, JoinedMember
 from coopgroup.core.telemetry.records import Record
-
-STALLED: Final = "max.poll.interval.ms exceeded"
-"""Cause of a loss because the application did not poll."""
 
 
 class Lane(enum.Enum):

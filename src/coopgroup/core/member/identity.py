@@ -23,6 +23,7 @@ from coopgroup.core.member.error_actions import Action, RequestKind
 from coopgroup.core.member.parts import IdStanding, LastJoin, Round
 from coopgroup.core.member.protocols import spoken
 from coopgroup.core.member.transitions import Trigger
+from coopgroup.core.telemetry.causes import Cause
 
 if TYPE_CHECKING:
     from coopgroup.core.member.turn import Turn
@@ -54,7 +55,7 @@ def come_back(turn: Turn, kept: KeptIdentity) -> None:
     turn.set(member_id=kept.member_id, lease=lease)
     protocol = kept.protocol or turn.member.config.protocol_name
     if kept.topics != turn.member.next_join.topics or protocol not in spoken(turn.member.config):
-        turn.move(Trigger.SUBSCRIBED, "subscription changed")
+        turn.move(Trigger.SUBSCRIBED, Cause.SUBSCRIPTION_CHANGED)
         return
     turn.set(
         generation=kept.generation,
@@ -62,7 +63,7 @@ def come_back(turn: Turn, kept: KeptIdentity) -> None:
         round=Round(protocol=protocol),
         heartbeat_at_ms=turn.now_ms,
     )
-    turn.move(Trigger.RETURN, "identity kept")
+    turn.move(Trigger.RETURN, Cause.IDENTITY_KEPT)
 
 
 def unless_forgotten(turn: Turn, action: Action) -> Action:

@@ -17,7 +17,6 @@ import attrs
 from coopgroup.core.member.answers import take_outcome
 from coopgroup.core.member.bell import heed_bell, ring_if_due
 from coopgroup.core.member.broker_assigns import look_reason
-from coopgroup.core.member.effects import STALLED
 from coopgroup.core.member.error_actions import RequestKind
 from coopgroup.core.member.events import (
     Answered,
@@ -48,6 +47,7 @@ from coopgroup.core.member.revocation import give_up_stopped, take_stopped
 from coopgroup.core.member.transitions import AT_WORK, MemberState, Trigger
 from coopgroup.core.member.turn import Turn
 from coopgroup.core.member.warming import forget_warmups, take_report, warm_reason
+from coopgroup.core.telemetry.causes import Cause
 
 if TYPE_CHECKING:
     from coopgroup.core.member.effects import Effect
@@ -76,7 +76,7 @@ def _take(turn: Turn, event: Event) -> None:
         case RoundDecided():
             if _is_current(turn.member, event):
                 turn.set(round=attrs.evolve(turn.member.round, decided=event.assignments))
-                turn.move(Trigger.ROUND_DECIDED, "round decided")
+                turn.move(Trigger.ROUND_DECIDED, Cause.ROUND_DECIDED)
         case CatalogueSeen():
             turn.set(next_join=attrs.evolve(turn.member.next_join, catalogue_version=event.version))
         case StartsDeclined():
@@ -84,7 +84,7 @@ def _take(turn: Turn, event: Event) -> None:
                 next_join = attrs.evolve(turn.member.next_join, declined=event.resources)
                 turn.set(next_join=next_join)
                 if turn.member.state in AT_WORK:
-                    turn.set(rejoin_reason="declined resources changed")
+                    turn.set(rejoin_reason=Cause.DECLINED_CHANGED)
         case Woken() | BellRang() | SessionTimeoutFound():
             pass
         case WarmSetDeclared() | WarmedUp() | WarmupFailed():
@@ -116,7 +116,7 @@ def _take_request(
         case RevocationCompleted():
             take_stopped(turn, event.resources)
         case LossHandled():
-            turn.move(Trigger.LOSS_HANDLED, "loss handled")
+            turn.move(Trigger.LOSS_HANDLED, Cause.LOSS_HANDLED)
         case CommitRequested():
             turn.request_commit(event)
         case _:
@@ -138,10 +138,10 @@ def _subscribe(turn: Turn, event: SubscriptionChanged) -> None:
         return
     if turn.member.state in AT_WORK:
         # A join on its way carries the old topics, so one more round must follow.
-        turn.set(rejoin_reason="subscription changed")
+        turn.set(rejoin_reason=Cause.SUBSCRIPTION_CHANGED)
     if turn.member.config.eager and turn.member.state is MemberState.STABLE:
         return  # the round that is now wanted first stops all owned resources
-    turn.move(Trigger.SUBSCRIBED, "subscription changed")
+    turn.move(Trigger.SUBSCRIBED, Cause.SUBSCRIPTION_CHANGED)
 
 
 def _leave(turn: Turn, event: LeaveRequested) -> None:
@@ -173,8 +173,8 @@ def _set_topics(turn: Turn, topics: tuple[str, ...], *, hands_over: bool = False
 
 def _stall(turn: Turn) -> None:
     if turn.member.state in AT_WORK:
-        leave_at_once(turn, STALLED)
-        turn.lose(STALLED, keep_id=False, stalled=True)
+        leave_at_once(turn, Cause.NOT_POLLED)
+        turn.lose(Cause.NOT_POLLED, keep_id=False, stalled=True)
 
 
 def _is_current(member: Member, event: RoundDecided) -> bool:
@@ -188,12 +188,12 @@ def _meet_deadlines(turn: Turn) -> None:
     member = turn.member
     if lease_is_over(member, turn.now_ms):
         expired = turn.now_ms >= member.lease.until_ms
-        turn.lose("lease expired" if expired else "rebalance time-out", keep_id=True)
+        turn.lose(Cause.LEASE_EXPIRED if expired else Cause.REBALANCE_TIMEOUT, keep_id=True)
     turn.time_out_commits()
     member = turn.member
     due = member.delay.rejoin_in_ms(turn.now_ms) == 0
     wanted = member.rejoin_reason or warm_reason(turn) or look_reason(turn)
-    reason = "scheduled rebalance" if due else wanted
+    reason = Cause.SCHEDULED if due else wanted
     if reason and member.state is MemberState.STABLE:
         turn.rejoin(reason)
     if member.state is MemberState.REVOKING:
@@ -201,4 +201,4 @@ def _meet_deadlines(turn: Turn) -> None:
             turn.rejoin_soon()
         soon_ms = turn.member.revocation.join_at_ms
         if soon_ms is not None and turn.now_ms >= soon_ms:
-            turn.rejoin(reason or "what is still being stopped must not hold others back")
+            turn.rejoin(reason or Cause.MUST_NOT_HOLD_UP)

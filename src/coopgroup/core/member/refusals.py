@@ -17,6 +17,7 @@ from coopgroup.core.member.parts import NO_DELAY
 from coopgroup.core.member.revocation import make_way
 from coopgroup.core.member.transitions import AT_WORK, SETTLED, MemberState, Trigger
 from coopgroup.core.model.group import NO_GENERATION
+from coopgroup.core.telemetry.causes import Cause, answered_with
 from coopgroup.core.telemetry.records import AssignmentUnreadable, RequestRefused
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def act_on_error(turn: Turn, kind: RequestKind, sent: Outstanding, code: int, me
     action = unless_forgotten(turn, action_for(kind, code))
     if kind is RequestKind.HEARTBEAT and _heartbeat_needs_nothing(turn, sent, action):
         return
-    cause = f"{kind.value} answered {error_name(code)}"
+    cause = answered_with(kind.value, error_name(code))
     if turn.member.state not in AT_WORK and kind is not RequestKind.LEAVE_GROUP:
         return  # a look-up of a membership that has ended
     if action is not Action.PROCEED:
@@ -73,7 +74,7 @@ def _heartbeat_needs_nothing(turn: Turn, sent: Outstanding, action: Action) -> b
         turn.set(lease=lease)
         if sent.generation == member.generation:
             if member.state in _QUIET:
-                turn.rejoin("a round has begun")
+                turn.rejoin(Cause.ROUND_BEGUN)
             elif member.state is MemberState.REVOKING:
                 turn.rejoin_soon()
         return True
@@ -138,4 +139,4 @@ def refuse_assignment(turn: Turn, error: str) -> None:
     turn.wait_for_revocations()
     stops = turn.member.revocation.is_under_way
     trigger = Trigger.ASSIGNED_WITH_REVOCATION if stops else Trigger.ASSIGNED
-    turn.move(trigger, "unreadable assignment")
+    turn.move(trigger, Cause.ASSIGNMENT_UNREADABLE)

@@ -31,6 +31,7 @@ from coopgroup.core.model.group_api import (
     OffsetCommitRequest,
     SyncGroupRequest,
 )
+from coopgroup.core.telemetry.causes import Cause
 
 if TYPE_CHECKING:
     from coopgroup.core.member.config import MemberConfig
@@ -41,7 +42,6 @@ _COMMITTING: Final = frozenset({MemberState.JOINING, MemberState.STABLE, MemberS
 # The coordinator holds a join or sync up to the rebalance timeout. After this extra time its answer
 # is no longer expected.
 _ANSWER_SLACK_MS: Final = 5_000
-_NOTHING_TO_JOIN_FOR: Final = "subscribes to nothing"
 # States that end with the answer to a request, which the member wants on its way until then.
 _ENDED_BY: Final = {
     MemberState.JOINING: RequestKind.JOIN_GROUP,
@@ -87,8 +87,8 @@ def send_what_is_due(turn: Turn) -> None:
     """Send every wanted request whose time has come."""
     member = turn.member
     if member.state is MemberState.JOINING and member.member_id and joins_in_vain(member):
-        leave_at_once(turn, _NOTHING_TO_JOIN_FOR)
-        turn.lose(_NOTHING_TO_JOIN_FOR, keep_id=False)
+        leave_at_once(turn, Cause.NOTHING_SUBSCRIBED)
+        turn.lose(Cause.NOTHING_SUBSCRIBED, keep_id=False)
     for kind, at_ms in wanted(turn.member):
         if at_ms <= turn.now_ms:
             _begin_request(turn, kind)

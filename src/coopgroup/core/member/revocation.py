@@ -25,12 +25,11 @@ from coopgroup.core.member.transitions import MemberState, Trigger
 from coopgroup.core.member.warming import keep_warm
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.replacing import replaced
+from coopgroup.core.telemetry.causes import Cause
 
 if TYPE_CHECKING:
     from coopgroup.core.member.member import Member
     from coopgroup.core.member.turn import Turn
-
-_CAUSE = "revocation completed"
 
 
 def take_stopped(turn: Turn, resources: ResourceSet) -> None:
@@ -53,7 +52,7 @@ def note_stopped(turn: Turn, resources: ResourceSet) -> ResourceSet:
     Raises:
         LocalProtocolError: the member is not in a group, so it cannot own resources.
     """
-    turn.move(Trigger.STOPPED, _CAUSE)
+    turn.move(Trigger.STOPPED, Cause.REVOKED)
     member = turn.member
     before = member.revocation
     stopped = resources & before.pending
@@ -105,7 +104,7 @@ def give_up_stopped(turn: Turn, before: Member) -> None:
     given_up = give_up_committed(turn, before)
     if not given_up:
         return
-    turn.set(rejoin_reason=turn.member.rejoin_reason or _CAUSE)
+    turn.set(rejoin_reason=turn.member.rejoin_reason or Cause.REVOKED)
     keep_warm(turn, given_up)
     if turn.member.state is not MemberState.REVOKING:
         return
@@ -113,7 +112,7 @@ def give_up_stopped(turn: Turn, before: Member) -> None:
         turn.rejoin_soon()
     else:
         turn.wait_for_revocations()
-        turn.move(Trigger.REVOKED, _CAUSE)
+        turn.move(Trigger.REVOKED, Cause.REVOKED)
 
 
 def give_up_committed(turn: Turn, before: Member) -> ResourceSet:

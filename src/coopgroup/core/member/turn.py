@@ -28,6 +28,7 @@ from coopgroup.core.member.transitions import AT_WORK, MemberState, Trigger
 from coopgroup.core.model import EMPTY
 from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.core.model.replacing import replaced
+from coopgroup.core.telemetry.causes import Cause
 from coopgroup.core.telemetry.records import MembershipLost, StateChanged
 from coopgroup.errors import LocalProtocolError
 
@@ -224,7 +225,7 @@ class Turn:
         """Move the member out of the group; it may subscribe again as a new member."""
         self.set(member_id="", rejoin_reason="", retries={})
         self.note_id(IdStanding.STORED)
-        self.move(Trigger.LEFT, "left the group")
+        self.move(Trigger.LEFT, Cause.LEFT)
 
     def note_id(self, standing: IdStanding) -> None:
         """Note whether the group's log has the id of a static member."""

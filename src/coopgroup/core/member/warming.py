@@ -26,6 +26,7 @@ from coopgroup.core.member.events import WarmedUp, WarmSetDeclared, WarmupFailed
 from coopgroup.core.member.parts import Warmups
 from coopgroup.core.member.transitions import AT_WORK
 from coopgroup.core.model import EMPTY
+from coopgroup.core.telemetry.causes import Cause
 from coopgroup.core.telemetry.records import WarmupsChanged
 
 if TYPE_CHECKING:
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
     from coopgroup.core.member.turn import Turn
     from coopgroup.core.model import ResourceSet
     from coopgroup.core.protocol.values import Assignment
-
-_BECAME_WARM = "became warm"
-_DECLARED = "warm resources declared"
-_DECLINED = "declined a warm-up"
 
 
 def take_report(turn: Turn, event: WarmSetDeclared | WarmedUp | WarmupFailed) -> None:
@@ -67,7 +64,7 @@ def _declare(turn: Turn, warm: ResourceSet | None) -> None:
         if found:
             turn.emit(Report(record=WarmupsChanged(warm=found)))
     if member.state in AT_WORK:
-        turn.set(rejoin_reason=_DECLARED)
+        turn.set(rejoin_reason=Cause.WARM_DECLARED)
 
 
 def forget_warmups(turn: Turn) -> None:
@@ -115,7 +112,7 @@ def take_warmups(turn: Turn, assignment: Assignment, gained: ResourceSet) -> Non
     if begin:
         turn.emit(BeginWarmups(resources=begin))
     if before.is_new and wanted and _may_return(member):
-        _rejoin_later(turn, _BECAME_WARM)
+        _rejoin_later(turn, Cause.BECAME_WARM)
 
 
 def keep_warm(turn: Turn, given_up: ResourceSet) -> None:
@@ -144,7 +141,7 @@ def _take_warm(turn: Turn, resources: ResourceSet) -> None:
         return
     _replace(turn, before, warm=before.warm | fresh)
     turn.emit(Report(record=WarmupsChanged(warm=fresh)))
-    _rejoin_later(turn, _BECAME_WARM)
+    _rejoin_later(turn, Cause.BECAME_WARM)
 
 
 def _take_failed(turn: Turn, resources: ResourceSet, error: str) -> None:
@@ -166,7 +163,7 @@ def _take_failed(turn: Turn, resources: ResourceSet, error: str) -> None:
         failed=before.failed | failed,
     )
     turn.emit(Report(record=WarmupsChanged(failed=failed, error=error)))
-    _rejoin_later(turn, _DECLINED)
+    _rejoin_later(turn, Cause.DECLINED_WARMUP)
 
 
 def told_warm(turn: Turn) -> None:

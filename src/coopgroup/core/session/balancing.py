@@ -26,6 +26,7 @@ from coopgroup.core.member.events import RejoinRequested, Woken
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.session.deciding import LeaderContext
 from coopgroup.core.session.own_rounds import own_round_stands
+from coopgroup.core.telemetry.causes import Cause
 
 if TYPE_CHECKING:
     from coopgroup.core.model import ResourceSet
@@ -145,4 +146,4 @@ def with_result(
     if event.request is None:
         return session, Woken(), ()
     session = replaced(session, asks_balance=True)
-    return session, RejoinRequested(reason="lags are uneven"), (Report(record=event.request),)
+    return session, RejoinRequested(reason=Cause.LAGS_UNEVEN), (Report(record=event.request),)

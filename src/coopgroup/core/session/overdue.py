@@ -16,6 +16,7 @@ from coopgroup.core.member.events import RejoinRequested
 from coopgroup.core.member.transitions import SETTLED
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.session.own_rounds import own_round_stands
+from coopgroup.core.telemetry.causes import Cause
 from coopgroup.core.telemetry.records import ClaimRefused
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def due_claims(
         for (given, one, _), is_over in zip(late, lapses, strict=True)
         if not is_over
     )
-    asks = RejoinRequested(reason="a claim was not given up") if any(lapses) else None
+    asks = RejoinRequested(reason=Cause.CLAIM_NOT_GIVEN_UP) if any(lapses) else None
     return replaced(session, overdue_told_ms=now_ms), reports, asks
 
 

@@ -20,6 +20,7 @@ from coopgroup.core.member.transitions import SETTLED
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinGroupAnswer
 from coopgroup.core.model.replacing import replaced
+from coopgroup.core.telemetry.causes import Cause
 
 if TYPE_CHECKING:
     from coopgroup.core.member import Member
@@ -109,11 +110,11 @@ def due_round(session: Session, now_ms: int) -> tuple[Session, RejoinRequested |
     """Return the request for a round that only this leader knows of, if it is due."""
     due_ms = policy_deadline_ms(session)
     if due_ms is not None and now_ms >= due_ms:
-        asks = RejoinRequested(reason="a deadline of the policy has come")
+        asks = RejoinRequested(reason=Cause.POLICY_DEADLINE)
         return replaced(session, asked_for_ms=due_ms, retry_at_ms=None), asks
     due_ms = retry_deadline_ms(session)
     if due_ms is not None and now_ms >= due_ms:
-        asks = RejoinRequested(reason="the last round moved nothing")
+        asks = RejoinRequested(reason=Cause.NOTHING_MOVED)
         return replaced(session, retry_at_ms=None), asks
     return session, None
 

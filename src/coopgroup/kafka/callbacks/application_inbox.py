@@ -25,12 +25,12 @@ from confluent_kafka import KafkaError
 
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.effects import (
-    STALLED,
     BeginWarmups,
     CancelWarmups,
     FailMember,
     LoseResources,
 )
+from coopgroup.core.telemetry.causes import Cause
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import OF_LIBRDKAFKA, kafka_error
 from coopgroup.kafka.records.starting_offsets import StartingOffsets
@@ -74,7 +74,7 @@ class ApplicationInbox:
         with self._lock:
             if isinstance(notice, LoseResources):
                 self.keep(FailMember, BeginWarmups, CancelWarmups)
-                if notice.cause == STALLED:
+                if notice.cause == Cause.NOT_POLLED:
                     self._stalled_at_s = now_s()
             self._notices.append(notice)
             self.wake()

@@ -37,6 +37,7 @@ from coopgroup.core.session import (
     RoundDecided,
     SeenTopics,
 )
+from coopgroup.core.telemetry.causes import Cause
 from coopgroup.errors import one_line
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.forked import forks_wait
@@ -200,7 +201,7 @@ class RoundLeader:
                 return  # a round was led meanwhile
             self.seen = SeenTopics(topics=request.topics, partitions=found)
         if metadata is not None and decider.needs_round(duty, found, request):
-            self.post(RejoinRequested(reason="the leader returned"))
+            self.post(RejoinRequested(reason=Cause.LEADER_RETURNED))
 
     def _lead(self, led: _Round) -> None:
         if self.is_stopped or led.once.locked():

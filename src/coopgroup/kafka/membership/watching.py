@@ -15,6 +15,7 @@ from typing import Final
 from attrs import define, field
 
 from coopgroup.core.member.events import RejoinRequested, SubscriptionChanged
+from coopgroup.core.telemetry.causes import Cause
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.membership.first_look import FirstLook
 from coopgroup.kafka.membership.leading import RoundLeader
@@ -242,7 +243,7 @@ class TopicWatcher:
         if found != seen.partitions:
             if not self.leader.replace_seen(seen, found):
                 return _RETRY_MS  # a round was led meanwhile, perhaps with these partitions
-            self.post(RejoinRequested(reason="partitions changed"))
+            self.post(RejoinRequested(reason=Cause.PARTITIONS_CHANGED))
         if self.refresh_ms >= 0 and not set(seen.topics) <= set(found.names):
             return min(self.refresh_ms, _MISSING_TOPIC_MS)
         return self.refresh_ms

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from coopgroup.core.telemetry.causes import answer_in
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
@@ -56,7 +57,7 @@ def _ends_membership(cause: str) -> bool:
 
     It keeps them if its SyncGroup was only too late (KAFKA-14016).
     """
-    request, _, error = cause.partition(" answered ")
+    request, error = answer_in(cause)
     return not error or (
         error in _FENCED and (request, error) != ("SyncGroup", "ILLEGAL_GENERATION")
     )

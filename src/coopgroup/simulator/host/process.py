@@ -67,6 +67,7 @@ from coopgroup.core.session import (
     with_rate,
 )
 from coopgroup.core.session import step as step_session
+from coopgroup.core.telemetry.causes import Cause
 from coopgroup.errors import LocalProtocolError
 from coopgroup.simulator.host.application import Application
 from coopgroup.simulator.host.run_settings import RunSettings
@@ -454,7 +455,7 @@ class Process:
         if needs_round(duty, found, request, self.run_settings.policy):
             span = self.run_settings.notice_ms
             delay_ms = self.world.dice("notices").randint(span.low, span.high)
-            self.later(delay_ms, self.give, RejoinRequested(reason="partitions changed"))
+            self.later(delay_ms, self.give, RejoinRequested(reason=Cause.PARTITIONS_CHANGED))
 
     def _keep(self, identity: KeptIdentity | None) -> None:
         """Duty 7: store data for the next life."""
@@ -563,7 +564,7 @@ class Process:
         changed = self._changed() if self.leads else None
         if changed is not None:
             self.seen = changed
-            self.give(RejoinRequested(reason="partitions changed"))
+            self.give(RejoinRequested(reason=Cause.PARTITIONS_CHANGED))
 
     def _changed(self) -> SeenTopics | None:
         if self.seen is None:

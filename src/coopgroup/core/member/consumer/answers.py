@@ -49,6 +49,7 @@ from coopgroup.core.model.group_api import (
     OffsetCommitAnswer,
 )
 from coopgroup.core.model.replacing import replaced
+from coopgroup.core.telemetry.causes import Cause, answered_with
 from coopgroup.core.telemetry.records import AssignmentReceived, RequestRefused
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def _beaten(turn: Turn, sent: Outstanding, event: Answered, answer: ConsumerBeat
         told=None if unknown else beat.sending,
     )
     if is_first:
-        turn.move(Trigger.ASSIGNED, "joined")
+        turn.move(Trigger.ASSIGNED, Cause.JOINED)
         _keep_identity(turn)
     news = _Assigned.of(turn, names, answer.assigned)
     _prove(turn, sent, news)
@@ -272,7 +273,7 @@ def _take_assignment(turn: Turn, news: _Assigned, *, is_first: bool) -> None:
     )
     set_beat(turn, ids=news.ids)
     if news.lacks:
-        turn.move(Trigger.ASSIGNED_WITH_REVOCATION, "assigned")
+        turn.move(Trigger.ASSIGNED_WITH_REVOCATION, Cause.ASSIGNED)
         turn.emit(RevokeResources(resources=news.lacks))
     if news.gained:
         turn.emit(GrantResources(resources=news.gained))
@@ -350,7 +351,7 @@ def _act_on_error(turn: Turn, kind: RequestKind, code: int, message: str) -> Non
         return  # a look-up of a membership that has ended
     if kind is RequestKind.CONSUMER_BEAT:
         _forget_answer(turn)
-    action, cause = action_for(kind, code), f"{kind.value} answered {error_name(code)}"
+    action, cause = action_for(kind, code), answered_with(kind.value, error_name(code))
     record = RequestRefused(request=kind.value, error=error_name(code), action=action.value)
     turn.emit(Report(record=record))
     if action in _TRIED_AGAIN or _is_converted_soon(turn, code):

@@ -21,7 +21,6 @@ from coopgroup.core.member.consumer.bell import heed_ring, ring_if_due
 from coopgroup.core.member.consumer.changes import beat_now, set_beat
 from coopgroup.core.member.consumer.requests import send_what_is_due
 from coopgroup.core.member.consumer.transitions import MOVES
-from coopgroup.core.member.effects import STALLED
 from coopgroup.core.member.error_actions import RequestKind
 from coopgroup.core.member.events import (
     Answered,
@@ -42,6 +41,7 @@ from coopgroup.core.member.parts import NO_REVOCATION, Identity, Round
 from coopgroup.core.member.revocation import give_up_committed, note_stopped
 from coopgroup.core.member.transitions import AT_WORK, MemberState, Trigger
 from coopgroup.core.member.turn import Turn
+from coopgroup.core.telemetry.causes import Cause
 from coopgroup.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -101,11 +101,11 @@ def _take(turn: Turn, event: Event) -> None:
         case RejoinRequested() if turn.member.state in AT_WORK:
             beat_now(turn)
         case ApplicationStalled() if turn.member.state in AT_WORK:
-            lose(turn, STALLED, keep_id=False, stalled=True)
+            lose(turn, Cause.NOT_POLLED, keep_id=False, stalled=True)
         case RevocationCompleted():
             note_stopped(turn, event.resources)
         case LossHandled():
-            turn.move(Trigger.LOSS_HANDLED, "loss handled")
+            turn.move(Trigger.LOSS_HANDLED, Cause.LOSS_HANDLED)
         case CommitRequested():
             turn.request_commit(event)
         case _:  # time, or an event of a leader or of warm-ups
@@ -120,7 +120,7 @@ def _subscribe(turn: Turn, event: SubscriptionChanged) -> None:
     kept = member.identity.kept
     if event.topics == member.next_join.topics and member.state in AT_WORK:
         return
-    turn.move(Trigger.SUBSCRIBED, "subscription changed")
+    turn.move(Trigger.SUBSCRIBED, Cause.SUBSCRIPTION_CHANGED)
     turn.set(next_join=attrs.evolve(member.next_join, topics=event.topics))
     if member.state is MemberState.UNSUBSCRIBED and kept is not None:
         turn.set(member_id=kept.member_id)
@@ -173,7 +173,7 @@ def _meet_deadlines(turn: Turn) -> None:
     member = turn.member
     if lease_is_over(member, turn.now_ms):
         expired = turn.now_ms >= member.lease.until_ms
-        lose(turn, "lease expired" if expired else "rebalance time-out", keep_id=True)
+        lose(turn, Cause.LEASE_EXPIRED if expired else Cause.REBALANCE_TIMEOUT, keep_id=True)
     turn.time_out_commits()
 
 
@@ -186,6 +186,6 @@ def _acknowledge(turn: Turn, before: Member) -> None:
     set_beat(turn, ids={name: one for name, one in member.beat.ids.items() if name in names})
     if member.state is MemberState.REVOKING and not member.revocation.is_under_way:
         turn.set(revocation=NO_REVOCATION)
-        turn.move(Trigger.REVOKED, "revocation completed")
+        turn.move(Trigger.REVOKED, Cause.REVOKED)
         set_beat(turn, acknowledges=True)
         beat_now(turn)
