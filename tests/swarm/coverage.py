@@ -87,6 +87,7 @@ _Impossible: TypeAlias = tuple[tuple[frozenset[MemberState], tuple[str, ...], st
 IMPOSSIBLE: Final[_Impossible] = (
     (_ALL, ("CatalogueSeen",), "only groups of named resources have a catalogue"),
     (_ALL, ("BellRang",), "histories have no bell"),
+    (_ALL, ("SessionTimeoutFound",), "a simulated member has the timeout of its broker"),
     (_ALL, ("WarmupFailed",), "no warm-up fails by itself in a history"),
     (
         _ALL - {_S.UNSUBSCRIBED},
@@ -121,13 +122,45 @@ IMPOSSIBLE: Final[_Impossible] = (
         "an application that has nothing commits nothing",
     ),
     (
+        frozenset({_S.RETURNING, _S.STABLE, _S.LEAVING}),
+        ("RevocationCompleted",),
+        "an application ends its stops before it answers a loss, or closes",
+    ),
+    (
+        frozenset({_S.RETURNING}),
+        ("RoundDecided", "WarmedUp"),
+        "a member that asks whether it is still known has not led, and restores nothing",
+    ),
+    (
+        frozenset({_S.REVOKING}),
+        ("RoundDecided",),
+        "a leader without its decision has no assignment; if it loses, it stops nothing soon",
+    ),
+    (
         frozenset({_S.LEAVING}),
-        ("CommitRequested", "LeaveRequested", "SubscriptionChanged", "WarmedUp"),
-        "an application that closes does nothing else",
+        (
+            "CommitRequested",
+            "LeaveRequested",
+            "RejoinRequested",
+            "StartsDeclined",
+            "SubscriptionChanged",
+            "WarmedUp",
+        ),
+        "an application that closes does nothing else, and the member has forgotten that it led",
     ),
     (
         frozenset({_S.FAILED}),
-        ("ApplicationStalled", "LeaveRequested", "SubscriptionChanged", "Woken"),
+        (
+            "ApplicationStalled",
+            "LeaveRequested",
+            "RejoinRequested",
+            "RevocationCompleted",
+            "RoundDecided",
+            "StartsDeclined",
+            "SubscriptionChanged",
+            "WarmedUp",
+            "Woken",
+        ),
         "a process that failed ends within a ms, and no deadline is left",
     ),
 )
@@ -146,7 +179,21 @@ IMPOSSIBLE_OF_KIP848: Final[_Impossible] = (
         ),
         "the broker assigns: nothing concerns a leader, and nothing warms up",
     ),
-    (_ALL, ("SessionTimeoutFound",), "a simulated member has the timeout of its broker"),
+    (
+        frozenset({_S.JOINING}),
+        ("CommitRequested", "RevocationCompleted"),
+        "a member of KIP-848 joins with nothing",
+    ),
+    (
+        frozenset({_S.UNSUBSCRIBED, _S.FAILED}),
+        ("BellRang",),
+        "a process subscribes when it starts, and ends when it has left the group or failed",
+    ),
+    (
+        frozenset({_S.FAILED}),
+        ("RequestFailed",),
+        "a failed member of KIP-848 waits for no answer, and ends within a ms",
+    ),
 )
 """States of a member of KIP-848 in which events never occur, and why."""
 
@@ -159,10 +206,19 @@ IMPOSSIBLE_MOVES: Final[Mapping[str, str]] = {
     ": joining, give up all": "no member of a history offers an eager protocol",
     ": stable, give up all": "no member of a history is eager",
     ": unsubscribed, leave": "a process that has left the group ends at once",
+    ": returning, stopped": "an application ends its stops before it answers a loss",
+    ": stable, stopped": "an application ends its stops before it answers a loss",
     ": failed, leave": "a process that failed is killed",
+    ": failed, stopped": "a process that failed is killed",
     ": failed, loss handled": "an application answers only a member that waits",
     " of KIP-848: unsubscribed, leave": "a process that has left the group ends at once",
+    " of KIP-848: joining, stopped": "an application ends its stops before it answers a loss",
+    " of KIP-848: stable, stopped": "an application ends its stops before it answers a loss",
+    " of KIP-848: revoking, assigned with revocation": (
+        "the broker tells a member nothing new until it has given up what it was told to stop"
+    ),
     " of KIP-848: failed, leave": "a process that failed is killed",
+    " of KIP-848: failed, stopped": "a process that failed is killed",
     " of KIP-848: failed, loss handled": "an application answers only a member that waits",
 }
 """Moves that never occur, and why."""

@@ -46,6 +46,8 @@ _OF_TRANSPORT: Final = {
 }
 # The first step of a membership, and no fault: a join that has an id is never asked to take one.
 _NO_FAULTS: Final = {(RequestKind.JOIN_GROUP, ErrorCode.MEMBER_ID_REQUIRED)}
+# A member of KIP-848 does more than their action (`coopgroup.core.member.consumer.answers`).
+_TOLD_APART: Final = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH}
 
 
 _KINDS: Final = {kind.value: kind for kind in RequestKind} | {
@@ -68,11 +70,11 @@ class Message:
 
 
 def codes_of(kind: RequestKind, *, every: bool) -> Iterator[ErrorCode]:
-    """Yield the codes that a request can be refused with; without `every` one for each action."""
+    """Yield the codes that a request can be refused with; without `every` few for each action."""
     seen: set[Action] = set()
     for (of, code), action in ERROR_ACTIONS.items():
         if of is kind and code not in _OF_TRANSPORT and (of, code) not in _NO_FAULTS:
-            if every or action not in seen:
+            if every or action not in seen or code in _TOLD_APART:
                 yield code
             seen.add(action)
 

@@ -112,6 +112,14 @@ def _restarts(client: str) -> Iterator[Act]:
         yield _evolve(start_of(f"p{number}", _T), after_ms=_DOWN_MS, client=client)
 
 
+_SUBSCRIBES_AT_BAD_TIMES: Final = (
+    _of(ActKind.SUBSCRIBE, topics=("U",)),
+    _of(ActKind.SUBSCRIBE, topics=TOPICS, after_ms=215),  # while it stops
+    _of(ActKind.STALL, after_ms=500),
+    _of(ActKind.SUBSCRIBE, topics=_T),  # before it has heard of its loss
+    _of(ActKind.CRASH, "p3", after_ms=500, for_ms=_SOON_MS),
+)
+
 HISTORIES: Final[Mapping[str, History]] = {
     "forms": History(acts=tuple(start_of(f"p{n}", _T, after_ms=5) for n in (1, 2, 3)), members=0),
     "joins": History(acts=(start_of("p4", _T),)),
@@ -183,16 +191,41 @@ HISTORIES: Final[Mapping[str, History]] = {
     ),
     "subscribes at bad times": History(
         acts=(
-            _of(ActKind.SUBSCRIBE, topics=("U",)),
-            _of(ActKind.SUBSCRIBE, topics=TOPICS, after_ms=215),  # while it stops
-            _of(ActKind.STALL, after_ms=500),
-            _of(ActKind.SUBSCRIBE, topics=_T),  # before it has heard of its loss
-            _of(ActKind.CRASH, "p3", after_ms=500, for_ms=_SOON_MS),
+            *_SUBSCRIBES_AT_BAD_TIMES,
             # while it asks whether it is still a member
             _of(ActKind.DECLINE, "p3", topics=("U",), number=1, after_ms=_SOON_MS + 1),
             _of(ActKind.SUBSCRIBE, "p3", topics=TOPICS),
         ),
         policies=("simple",),
+        faults=_SLOW_STOPS,
+    ),
+    "subscribes while it joins": History(
+        acts=(
+            *_SUBSCRIBES_AT_BAD_TIMES,
+            _of(ActKind.SUBSCRIBE, "p3", topics=TOPICS, after_ms=_SOON_MS + 1),
+        ),
+        policies=(CONSUMER,),
+        faults=_SLOW_STOPS,
+    ),
+    "grows while it decides": History(
+        acts=(start_of("p4", _T), resize_of("T", 10, after_ms=300)),
+        policies=("simple",),
+        identities=(Identity.NONE,),
+        faults={"lead_ms_max": 400},
+    ),
+    "grows while it returns": History(
+        acts=(
+            _of(ActKind.CRASH, LEADER, for_ms=_SOON_MS),
+            resize_of("T", 10, after_ms=10),
+        ),
+        policies=("simple",),
+        identities=(Identity.STATE_DIR,),
+        faults={"delay_ms_max": 18},  # it still returns when it notices
+    ),
+    "shrinks while it warms up": History(
+        acts=(_of(ActKind.HAND_OVER), resize_of("T", 5, after_ms=20)),
+        policies=("warm",),
+        identities=(Identity.NONE,),
         faults=_SLOW_STOPS,
     ),
     "newcomer declines": History(
@@ -252,6 +285,11 @@ HISTORIES: Final[Mapping[str, History]] = {
     ),
     "joins with a bell": History(
         acts=(start_of("p4", _T),), policies=(CONSUMER,), faults={"bell_delay_ms_max": 2}
+    ),
+    "leaves with a bell": History(
+        acts=(start_of("p4", _T), _of(ActKind.CLOSE, "p3", after_ms=30)),
+        policies=(CONSUMER,),
+        faults={"bell_delay_ms_max": 40},
     ),
     "both protocols": History(
         acts=(
