@@ -88,8 +88,8 @@ def _defined_in(name: str, kind: str = "python") -> dict[str, Any]:
     [
         ("sweeps", "## The command", sweep.command),
         ("advice", "## Options", advise.command),
-        ("scenarios", "## `coopgroup simulate FILE`", simulate.command),
-        ("scenarios", "## `coopgroup compare FILE`", compare.command),
+        ("simulator", "## `coopgroup simulate FILE`", simulate.command),
+        ("simulator", "## `coopgroup compare FILE`", compare.command),
     ],
 )
 def test_page_lists_every_option_of_a_command(
@@ -103,7 +103,7 @@ def test_page_lists_every_option_of_a_command(
     ("page", "title", "keys"),
     [
         *(
-            ("scenarios", f"### `{title}`", [one.name for one in attrs.fields(value)])
+            ("simulator", f"### `{title}`", [one.name for one in attrs.fields(value)])
             for title, value in {
                 "[group]": values.Group,
                 "[[members]]": values.MemberSet,
@@ -112,8 +112,8 @@ def test_page_lists_every_option_of_a_command(
                 "[bell]": values.Bell,
             }.items()
         ),
-        *(("scenarios", f"### `[{kind}.NAME]`", list(keys)) for kind, keys in KEYS.items()),
-        ("scenarios", "### The run", ["description", "duration_ms", "settle_ms"]),
+        *(("simulator", f"### `[{kind}.NAME]`", list(keys)) for kind, keys in KEYS.items()),
+        ("simulator", "### The run", ["description", "duration_ms", "settle_ms"]),
         ("sweeps", "## A sweep file", ["description", "scenarios", "seeds"]),
         (
             "sweeps",
@@ -127,11 +127,11 @@ def test_page_lists_every_key_of_a_table_in_order(page: str, title: str, keys: l
 
 
 def test_page_lists_every_kind_of_event_and_every_measure() -> None:
-    section = _text("scenarios").split("### `[[events]]`\n")[1].split("\n## ")[0]
+    section = _text("simulator").split("### `[[events]]`\n")[1].split("\n## ")[0]
     rows = _rows(r"^\| `(\w+)` \|([^|]*)\|", section.split("\n### ")[0])
     described = {kind: set(re.findall(r"`(\w+)`", keys)) for kind, keys in rows}
     assert described == {kind: set(keys) - {"at_ms"} for kind, keys in EVENT_KINDS.items()}
-    measures = _text("scenarios").split("## Measures\n")[1].split("\n## ")[0]
+    measures = _text("simulator").split("## Measures\n")[1].split("\n## ")[0]
     assert tuple(_rows(r"^\| [^|]+ \| `(\w+)` \|", measures)) == MEASURES
 
 
@@ -141,7 +141,7 @@ def test_every_number_of_a_grid_has_words() -> None:
 
 
 def test_examples_of_files_can_be_read() -> None:
-    assert parse_scenario(page_examples(_page("scenarios"), "toml")[0], file="x.toml").events
+    assert parse_scenario(page_examples(_page("simulator"), "toml")[0], file="x.toml").events
     kept = ROOT / "simulations" / "sweeps" / "time_outs.toml"
     example = parse_sweep(page_examples(_page("sweeps"), "toml")[0], file=str(kept))
     assert example == parse_sweep(kept.read_text(), file=str(kept))

@@ -4,8 +4,8 @@ Each input line gets exactly one output line, in the same order and flushed imme
 can put the `state` of an answer into the next line. The answer to an unusable line is its error.
 Lines are independent of each other.
 
-The format is fixed (docs: plan). Lists ascend and keys are sorted, so equal rounds give equal bytes
-under any hash seed.
+The format is fixed (docs: simulator). Lists ascend and keys are sorted, so equal rounds give equal
+bytes under any hash seed.
 """
 
 from __future__ import annotations

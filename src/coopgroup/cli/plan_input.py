@@ -1,7 +1,7 @@
 """Read an input line of `coopgroup plan`.
 
-The format is fixed (docs: plan). `coopgroup.reading` checks the fields. A field with one item per
-partition is checked here, because the order of its items is that of `topics`. Such a list is
+The format is fixed (docs: simulator). `coopgroup.reading` checks the fields. A field with one item
+per partition is checked here, because the order of its items is that of `topics`. Such a list is
 checked as a whole, because it may have a million items.
 """
 

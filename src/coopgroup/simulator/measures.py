@@ -1,4 +1,4 @@
-"""The costs of a run, computed from its telemetry (docs: scenarios).
+"""The costs of a run, computed from its telemetry (docs: simulator).
 
 - The *window* of a run begins with the first event of the scenario, or when all partitions first
   have an owner at the same time, if that is later. It ends with the run. The start of the group

@@ -209,7 +209,7 @@ def test_command_when_hash_seeds_differ_gives_the_same_bytes() -> None:
 
 
 def test_documented_examples_are_what_the_command_answers() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "plan.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "simulator.md").read_text()
     blocks: dict[str, list[dict[str, Any]]] = {"json question": [], "json answer": []}
     for token in MarkdownIt().parse(page):
         if token.type == "fence" and token.info in blocks:

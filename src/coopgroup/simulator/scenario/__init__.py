@@ -1,6 +1,6 @@
 """A scenario: a group, its load, its environment, and the events during the run.
 
-All values are frozen and use the terms of the scenario file (docs: scenarios). Times are in virtual
+All values are frozen and use the terms of the scenario file (docs: simulator). Times are in virtual
 ms from the start of the run, rates in records per second. The values do not contain behaviour:
 `deployment` plays the events, `file` reads the values. Each value checks its own bounds when it is
 made; `checks` holds the rules between values.
