@@ -5,7 +5,7 @@ Rules of this file (KAFKA commits in a rebalance, peers: librdkafka#4059, zio-ka
 - Only one OffsetCommit is under way at a time. Waiting commits are merged into the next request;
   the newest offset of a partition wins. The next request is sent after the answer to the last one,
   or after its connection was lost or its time was over. Only in the last two cases could the last
-  request still arrive after the next one (docs/member.md says when).
+  request still arrive after the next one (docs/consumer.md says when).
 - A commit that meets a round waits for its end, and is sent again in the new generation.
 - Only owned partitions are sent, at first or again. A late commit would otherwise overwrite the
   commit of the new owner. The other partitions get ILLEGAL_GENERATION. So do commits that were
@@ -82,7 +82,7 @@ class Commits:
         awaited: ids of commits that must end before their partitions are given up.
         unanswered: generation of the last request that got no answer, and may still arrive. A
             request that the coordinator accepts later is the proof that it has served the earlier
-            one, or never will: a frozen coordinator accepts nothing (docs/member.md has the
+            one, or never will: a frozen coordinator accepts nothing (docs/consumer.md has the
             exceptions).
     """
 
