@@ -6,7 +6,7 @@
 Start several processes, each with its own name. Each keeps the counts of its partitions in RocksDB,
 and writes each change into a compacted changelog topic. Others follow the changelog: as a warm-up
 before a partition moves to them, or as a standby. SIGTERM ends a process that will return. After
-SIGUSR1 its partitions move to other processes first. docs/stateful.md explains the example.
+SIGUSR1 its partitions move to other processes first. docs/policies.md explains the example.
 
 Each record is counted exactly once, also after SIGKILL. One transaction contains the counts and the
 offsets of a batch. Afterwards the store gets the batch and its end in the changelog in one step. So

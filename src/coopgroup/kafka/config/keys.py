@@ -301,8 +301,9 @@ _OWN: Final = (
         "coopgroup.bell.topic",
         _OURS,
         Topic(),
-        "a topic that tells members of a round ahead of their heartbeats ([the bell](bell.md)). A "
-        "member uses the topic of the default if the cluster has it. Empty: no bell",
+        "a topic that tells members of a round ahead of their heartbeats "
+        "([the bell](operations.md#the-bell)). A member uses the topic of the default if the "
+        "cluster has it. Empty: no bell",
         default=BELL_TOPIC,
         groups=True,
     ),
