@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _STATE_VERSION: Final = 5
 _GENERATION_MAX: Final = 2**31 - 1
 _TIME_MS_MAX: Final = 2**63 - 1
-
+_POLLS: Final = 3  # of a member until it has stopped what it claims wrongly
 
 _SAME_ARRAY: Final = attrs.cmp_using(eq=np.array_equal)
 
@@ -293,9 +293,6 @@ class Loss:
     def given_late(self) -> bool:
         """Return whether the resources were granted after the wait had ended."""
         return self.given_ms is not None and self.given_ms >= self.deadline_ms
-
-
-_POLLS: Final = 3
 
 
 @frozen(kw_only=True)

@@ -20,7 +20,7 @@ from coopgroup.core.telemetry.causes import Cause
 from coopgroup.core.telemetry.records import ClaimRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from coopgroup.core.policies.memory import Given, Revoked
     from coopgroup.core.session.state import Session
@@ -38,38 +38,31 @@ def overdue_claims(session: Session, now_ms: int) -> tuple[ClaimRefused, ...]:
 
 def claims_deadline_ms(session: Session) -> int | None:
     """Return when claims that were not reported become overdue, or lapse, in ms; None for never."""
-    return min((due_ms for _, _, due_ms in _due(session)), default=None)
+    return min((due_ms for due_ms, _ in _due(session)), default=None)
 
 
 def due_claims(
     session: Session, now_ms: int
 ) -> tuple[Session, tuple[Report, ...], RejoinRequested | None]:
     """Return the reports of overdue claims, and the request for a round if a claim lapses."""
-    late = [one for one in _due(session) if one[-1] <= now_ms]
+    late = [claim for due_ms, claim in _due(session) if due_ms <= now_ms]
     if not late:
         return session, (), None
-    timeout_ms = session.member.config.rebalance_timeout_ms
-    lapses = [due_ms == one.lapses_at_ms(timeout_ms) for _, one, due_ms in late]
-    reports = tuple(
-        Report(record=_told(given, one, now_ms))
-        for (given, one, _), is_over in zip(late, lapses, strict=True)
-        if not is_over
-    )
-    asks = RejoinRequested(reason=Cause.CLAIM_NOT_GIVEN_UP) if any(lapses) else None
+    reports = tuple(Report(record=_told(given, one, now_ms)) for given, one in filter(None, late))
+    asks = RejoinRequested(reason=Cause.CLAIM_NOT_GIVEN_UP) if None in late else None
     return replaced(session, overdue_told_ms=now_ms), reports, asks
 
 
-def _due(session: Session) -> list[tuple[Given, Revoked, int]]:
-    """Return the claims whose report, or whose end, has not been handled, and when it is due."""
+def _due(session: Session) -> Iterator[tuple[int, tuple[Given, Revoked] | None]]:
+    """Yield when each claim is to be reported, and when it lapses (None), if neither was done."""
     told_ms, timeout_ms = session.overdue_told_ms, session.member.config.rebalance_timeout_ms
     if session.member.state not in SETTLED:
-        return []
-    return [
-        (given, one, due_ms)
-        for given, one in _revoked(session)
-        for due_ms in (one.since_ms + timeout_ms, one.lapses_at_ms(timeout_ms))
-        if due_ms is not None and (told_ms is None or due_ms > told_ms)
-    ]
+        return
+    for given, one in _revoked(session):
+        lapses_ms = one.lapses_at_ms(timeout_ms)
+        for due_ms, claim in ((one.since_ms + timeout_ms, (given, one)), (lapses_ms, None)):
+            if due_ms is not None and (told_ms is None or due_ms > told_ms):
+                yield due_ms, claim
 
 
 def _told(given: Given, revoked: Revoked, now_ms: int) -> ClaimRefused:
