@@ -313,8 +313,8 @@ MUTANTS: Final = (
            "policies.losses:NewcomerQueue.first_static_for",
            "if owner is not None:", "if False:"),
     Mutant("a deadline that only the leader knows is forgotten", "session.own_rounds:due_round",
-           'if due_ms is not None and now_ms >= due_ms:\n        asks = RejoinRequested(reason="a',
-           'if False:\n        asks = RejoinRequested(reason="a'),
+           'if due_ms is not None and now_ms >= due_ms:\n        asks = RejoinRequested(reason=Cause.POLICY',
+           'if False:\n        asks = RejoinRequested(reason=Cause.POLICY'),
 )
 # Bugs that need a rare run: few of the first 500 seeds, or none, find them.
 RARE_MUTANTS: Final = (
@@ -363,7 +363,7 @@ RARE_MUTANTS: Final = (
             "return False and")),
     ("refused_while_a_commit_waits",
      Mutant("a subscription that changed is not joined with", "member.machine:_subscribe",
-            'turn.set(rejoin_reason="subscription changed")',
+            "turn.set(rejoin_reason=Cause.SUBSCRIPTION_CHANGED)",
             "pass")),
     ("back_in_a_cooperative_group",
      Mutant("who comes back in a cooperative group owes no round",
