@@ -313,8 +313,8 @@ MUTANTS: Final = (
            "policies.losses:NewcomerQueue.first_static_for",
            "if owner is not None:", "if False:"),
     Mutant("a deadline that only the leader knows is forgotten", "session.own_rounds:due_round",
-           "if due_ms is not None and now_ms >= due_ms:\n        asks = RejoinRequested(reason=Cause.P",
-           "if False:\n        asks = RejoinRequested(reason=Cause.P"),
+           "now_ms >= due_ms:\n        asks = RejoinRequested(reason=Cause.POLICY",
+           "False:\n        asks = RejoinRequested(reason=Cause.POLICY"),
 )
 # Bugs that need a rare run: few of the first 500 seeds, or none, find them.
 RARE_MUTANTS: Final = (
