@@ -203,8 +203,7 @@ _IMPOSSIBLE_OF: Final[Mapping[GroupProtocol, _Impossible]] = {
 }
 
 IMPOSSIBLE_MOVES: Final[Mapping[str, str]] = {
-    ": joining, give up all": "no member of a history offers an eager protocol",
-    ": stable, give up all": "no member of a history is eager",
+    ": stable, give up all": "no member of ours is eager in a history",
     ": unsubscribed, leave": "a process that has left the group ends at once",
     ": returning, stopped": "an application ends its stops before it answers a loss",
     ": stable, stopped": "an application ends its stops before it answers a loss",

@@ -19,6 +19,7 @@ from attrs import field, frozen
 from coopgroup.simulator.scenario import LEADER, Choice, Identity
 from tests.swarm.chains import resize_of, start_of
 from tests.swarm.consumers import CLASSIC, CONSUMER
+from tests.swarm.foreign import COOPERATIVE
 from tests.swarm.mixed import KIP_848, Client
 from tests.swarm.places import LastingPlaces
 from tests.swarm.runs import TOPICS, Act, ActKind, Faults, SwarmRun
@@ -99,6 +100,11 @@ _STEP_MS: Final = 700  # the group rests between two steps
 _DOWN_MS: Final = 100  # a member has stopped, and left
 _T: Final = ("T",)
 _SLOW_STOPS: Final = {"slow": 1.0, "slow_ms_max": 400}
+
+
+def _other(process: str) -> Act:
+    """Return the start of a member of another client."""
+    return _evolve(start_of(process, _T), client=Client.OTHER)
 
 
 def _path_of(assignor: type) -> str:
@@ -267,11 +273,22 @@ HISTORIES: Final[Mapping[str, History]] = {
         policies=_PLAIN,
         identities=(Identity.NONE,),
     ),
-    "kip-848": History(
+    "beside eager members": History(
+        acts=(_other("f1"), _of(ActKind.CLOSE, "f1", after_ms=_STEP_MS)),
+        policies=("simple", "deferred"),
+        theirs="range",
+    ),
+    "beside cooperative members": History(
         acts=(
-            Act(kind=ActKind.START, process="k1", topics=_T, client=Client.OTHER),
-            _of(ActKind.CLOSE, "k1", after_ms=700),
+            _other("f1"),
+            _of(ActKind.SUBSCRIBE, topics=("U",), after_ms=300),
+            _of(ActKind.CLOSE, "f1", after_ms=400),
         ),
+        policies=("simple", "deferred"),
+        theirs=COOPERATIVE,
+    ),
+    "kip-848": History(
+        acts=(_other("k1"), _of(ActKind.CLOSE, "k1", after_ms=_STEP_MS)),
         policies=("simple", "deferred"),
         theirs=KIP_848,
     ),
