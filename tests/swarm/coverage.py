@@ -80,13 +80,13 @@ _MOVES: Final[Mapping[GroupProtocol, Moves]] = {
     GroupProtocol.CONSUMER: MOVES,
 }
 
-# Pairs of a state and an event that no run can have, with the reason.
+# Pairs of a state and an event that no history has, also with a fault, and the reason.
 _S: Final = MemberState
 _ALL: Final = frozenset(MemberState)
 _Impossible: TypeAlias = tuple[tuple[frozenset[MemberState], tuple[str, ...], str], ...]
 IMPOSSIBLE: Final[_Impossible] = (
     (_ALL, ("CatalogueSeen",), "only groups of named resources have a catalogue"),
-    (_ALL, ("BellRang",), "histories have no bell"),
+    (_ALL, ("BellRang",), "no classic member of a history has a bell"),
     (_ALL, ("SessionTimeoutFound",), "a simulated member has the timeout of its broker"),
     (_ALL, ("WarmupFailed",), "no warm-up fails by itself in a history"),
     (
@@ -124,17 +124,17 @@ IMPOSSIBLE: Final[_Impossible] = (
     (
         frozenset({_S.RETURNING, _S.STABLE, _S.LEAVING}),
         ("RevocationCompleted",),
-        "an application ends its stops before it answers a loss, or closes",
+        "no stop is reported after a loss was answered or in a close; a stable member has none",
     ),
     (
         frozenset({_S.RETURNING}),
         ("RoundDecided", "WarmedUp"),
-        "a member that asks whether it is still known has not led, and restores nothing",
+        "a decision or a warm-up would have to outlast the loss and the return of its member",
     ),
     (
         frozenset({_S.REVOKING}),
         ("RoundDecided",),
-        "a leader without its decision has no assignment; if it loses, it stops nothing soon",
+        "a leader that loses needs two rounds to stop something: its decision is there before",
     ),
     (
         frozenset({_S.LEAVING}),
@@ -146,7 +146,10 @@ IMPOSSIBLE: Final[_Impossible] = (
             "SubscriptionChanged",
             "WarmedUp",
         ),
-        "an application that closes does nothing else, and the member has forgotten that it led",
+        (
+            "an application that closes does nothing else, and a leave takes a few ms; a static leader,"
+            " which looks over its group after a return, leaves silently"
+        ),
     ),
     (
         frozenset({_S.FAILED}),
@@ -161,10 +164,10 @@ IMPOSSIBLE: Final[_Impossible] = (
             "WarmedUp",
             "Woken",
         ),
-        "a process that failed ends within a ms, and no deadline is left",
+        "a process that failed ends a ms later, and no history has the event in that ms",
     ),
 )
-"""States in which events never occur, and why."""
+"""States in which events do not occur in histories, and why."""
 
 IMPOSSIBLE_OF_KIP848: Final[_Impossible] = (
     *(row for row in IMPOSSIBLE if row[1] != ("BellRang",)),
@@ -187,15 +190,15 @@ IMPOSSIBLE_OF_KIP848: Final[_Impossible] = (
     (
         frozenset({_S.UNSUBSCRIBED, _S.FAILED}),
         ("BellRang",),
-        "a process subscribes when it starts, and ends when it has left the group or failed",
+        "a process subscribes when it starts, ends when it has left, and a ms after it has failed",
     ),
     (
         frozenset({_S.FAILED}),
         ("RequestFailed",),
-        "a failed member of KIP-848 waits for no answer, and ends within a ms",
+        "a process that failed ends a ms later, and no history has the event in that ms",
     ),
 )
-"""States of a member of KIP-848 in which events never occur, and why."""
+"""States of a member of KIP-848 in which events do not occur in histories, and why."""
 
 _IMPOSSIBLE_OF: Final[Mapping[GroupProtocol, _Impossible]] = {
     GroupProtocol.CLASSIC: IMPOSSIBLE,
@@ -205,14 +208,14 @@ _IMPOSSIBLE_OF: Final[Mapping[GroupProtocol, _Impossible]] = {
 IMPOSSIBLE_MOVES: Final[Mapping[str, str]] = {
     ": stable, give up all": "no member of ours is eager in a history",
     ": unsubscribed, leave": "a process that has left the group ends at once",
-    ": returning, stopped": "an application ends its stops before it answers a loss",
-    ": stable, stopped": "an application ends its stops before it answers a loss",
+    ": returning, stopped": "no stop is reported after a loss was answered",
+    ": stable, stopped": "no stop is reported after a loss was answered",
     ": failed, leave": "a process that failed is killed",
     ": failed, stopped": "a process that failed is killed",
     ": failed, loss handled": "an application answers only a member that waits",
     " of KIP-848: unsubscribed, leave": "a process that has left the group ends at once",
-    " of KIP-848: joining, stopped": "an application ends its stops before it answers a loss",
-    " of KIP-848: stable, stopped": "an application ends its stops before it answers a loss",
+    " of KIP-848: joining, stopped": "no stop is reported after a loss was answered",
+    " of KIP-848: stable, stopped": "no stop is reported after a loss was answered",
     " of KIP-848: revoking, assigned with revocation": (
         "the broker tells a member nothing new until it has given up what it was told to stop"
     ),
@@ -220,7 +223,7 @@ IMPOSSIBLE_MOVES: Final[Mapping[str, str]] = {
     " of KIP-848: failed, stopped": "a process that failed is killed",
     " of KIP-848: failed, loss handled": "an application answers only a member that waits",
 }
-"""Moves that never occur, and why."""
+"""Moves that do not occur in histories, and why."""
 
 
 def pair(state: MemberState, event: str, protocol: GroupProtocol = GroupProtocol.CLASSIC) -> str:

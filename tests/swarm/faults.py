@@ -46,7 +46,7 @@ _OF_TRANSPORT: Final = {
 }
 # The first step of a membership, and no fault: a join that has an id is never asked to take one.
 _NO_FAULTS: Final = {(RequestKind.JOIN_GROUP, ErrorCode.MEMBER_ID_REQUIRED)}
-# A member of KIP-848 does more than their action (`coopgroup.core.member.consumer.answers`).
+# Beside those of each action: a member of KIP-848 also looks at these codes themselves.
 _TOLD_APART: Final = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH}
 
 
@@ -70,7 +70,10 @@ class Message:
 
 
 def codes_of(kind: RequestKind, *, every: bool) -> Iterator[ErrorCode]:
-    """Yield the codes that a request can be refused with; without `every` few for each action."""
+    """Yield codes that a request can be refused with: every one, or one for each action.
+
+    Those of `_TOLD_APART` are always among them.
+    """
     seen: set[Action] = set()
     for (of, code), action in ERROR_ACTIONS.items():
         if of is kind and code not in _OF_TRANSPORT and (of, code) not in _NO_FAULTS:

@@ -208,7 +208,7 @@ HISTORIES: Final[Mapping[str, History]] = {
     "subscribes while it joins": History(
         acts=(
             *_SUBSCRIBES_AT_BAD_TIMES,
-            _of(ActKind.SUBSCRIBE, "p3", topics=TOPICS, after_ms=_SOON_MS + 1),
+            _of(ActKind.SUBSCRIBE, "p3", topics=TOPICS, after_ms=_SOON_MS + 1),  # while it joins
         ),
         policies=(CONSUMER,),
         faults=_SLOW_STOPS,
@@ -228,7 +228,7 @@ HISTORIES: Final[Mapping[str, History]] = {
         identities=(Identity.STATE_DIR,),
         faults={"delay_ms_max": 18},  # it still returns when it notices
     ),
-    "shrinks while it warms up": History(
+    "shrinks while it warms up": History(  # members stop partitions, and others become warm
         acts=(_of(ActKind.HAND_OVER), resize_of("T", 5, after_ms=20)),
         policies=("warm",),
         identities=(Identity.NONE,),
@@ -281,7 +281,7 @@ HISTORIES: Final[Mapping[str, History]] = {
     "beside cooperative members": History(
         acts=(
             _other("f1"),
-            _of(ActKind.SUBSCRIBE, topics=("U",), after_ms=300),
+            _of(ActKind.SUBSCRIBE, topics=("U",), after_ms=300),  # it must stop before it joins
             _of(ActKind.CLOSE, "f1", after_ms=400),
         ),
         policies=("simple", "deferred"),
@@ -304,7 +304,7 @@ HISTORIES: Final[Mapping[str, History]] = {
         acts=(start_of("p4", _T),), policies=(CONSUMER,), faults={"bell_delay_ms_max": 2}
     ),
     "leaves with a bell": History(
-        acts=(start_of("p4", _T), _of(ActKind.CLOSE, "p3", after_ms=30)),
+        acts=(start_of("p4", _T), _of(ActKind.CLOSE, "p3", after_ms=30)),  # rings reach it late
         policies=(CONSUMER,),
         faults={"bell_delay_ms_max": 40},
     ),

@@ -2,16 +2,19 @@
 
 These are the texts of `StateChanged.cause`, of `MembershipLost.cause` and of the join reason that a
 broker logs (KIP-800). A cause that is none of them is an answer of the coordinator
-(`answered_with`), or the message of an error that ends the member.
+(`answered_with`), a reason to leave that the host gives, or the message of an error that ends the
+member.
 """
 
 from __future__ import annotations
 
 import enum
+import re
+from typing import Final
 
 __all__ = ["Cause", "answer_in", "answered_with"]
 
-_ANSWERED = " answered "
+_ANSWER: Final = re.compile(r"(\w+) answered (\w+)")
 
 
 class Cause(enum.StrEnum):
@@ -59,10 +62,10 @@ class Cause(enum.StrEnum):
 
 def answered_with(request: str, error: str) -> str:
     """Return the cause that a request was answered with an error."""
-    return f"{request}{_ANSWERED}{error}"
+    return f"{request} answered {error}"
 
 
 def answer_in(cause: str) -> tuple[str, str]:
     """Return the request and the error of such a cause, without the broker's message; else ""."""
-    request, answered, rest = cause.partition(_ANSWERED)
-    return (request, rest.partition(":")[0]) if answered else ("", "")
+    found = _ANSWER.match(cause)
+    return (found[1], found[2]) if found else ("", "")
