@@ -147,8 +147,8 @@ IMPOSSIBLE: Final[_Impossible] = (
             "WarmedUp",
         ),
         (
-            "an application that closes does nothing else, and a leave takes a few ms; a static leader,"
-            " which looks over its group after a return, leaves silently"
+            "an application that closes does nothing else, and a leave takes a few ms; "
+            "a static leader, which looks over its group after a return, leaves silently"
         ),
     ),
     (
