@@ -1,6 +1,6 @@
 """`make exhaust`: every fault at every message of small histories.
 
-    python -m tests.support.exhaust [--pairs] [--every-code] [--part K/N] [--minutes M] [HISTORY]
+    python -m tests.support.exhaust [--pairs] [--every-code] [--part K/N] [--minutes M] [HISTORY | CELL]...
     python -m tests.support.exhaust --bugs
 
 It plays the cells of `tests.swarm.histories` that this revision has not played yet, on all cores. A
@@ -10,7 +10,7 @@ the simulator or the swarm makes a new revision, which begins again.
 The output is each failing run, what was never reached, and one closing line. A cell that raises
 fails, and is not done: the next call plays it again. Failing runs are minimised and written to
 `simulations/regressions`, one for each history and checker. If all cells are done, or a part of the
-pairs, the tally in docs/development/exhausted.md gets a row.
+pairs, or the pairs of some cells, the tally in docs/development/exhausted.md gets a row.
 
 With `--bugs` it prints which deliberate bugs (`mutants`) exhaustion finds: for each, it plays some
 single faults of each cell, in a random order, until one fails.
@@ -62,7 +62,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.bugs:
         return _hunt_bugs()
     kind = "pairs" if options.pairs else "every code" if options.every_code else "singles"
-    cells = ordered(one for one in CELLS if not options.history or one.history in options.history)
+    named = set(options.named)
+    cells = ordered(one for one in CELLS if not named or named & {one.history, str(one)})
     number, parts = options.part
     cells = cells[number - 1 :: parts]
     path = BUILD / f"{revision()}-{kind.replace(' ', '-')}.jsonl"
@@ -80,15 +81,18 @@ def main(arguments: Sequence[str]) -> int:
         for line in found["failures"][:_SHOWN_MAX]:
             print(f"{found['cell']}: {line}", flush=True)  # noqa: T201 - progress
     mine = [done[str(cell)] for cell in cells if str(cell) in done]
-    is_part = kind == "pairs" and not options.history
-    label = f"pairs, part {number}/{parts}" if is_part and parts > 1 else kind
-    status = _report(cells, mine, label, has_row=is_part or len(cells) == len(CELLS))
+    label = f"pairs, part {number}/{parts}" if kind == "pairs" and parts > 1 else kind
+    label = f"{label} of {'; '.join(sorted(named))}" if named else label
+    status = _report(cells, mine, label, has_row=kind == "pairs" or len(cells) == len(CELLS))
     return 1 if raised else status
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    names = [*HISTORIES, *map(str, CELLS)]
     parser = argparse.ArgumentParser(prog="make exhaust", description="every fault, every message")
-    parser.add_argument("history", nargs="*", choices=[[], *HISTORIES], help="only these histories")
+    parser.add_argument(
+        "named", nargs="*", choices=[[], *names], help="only these histories or cells"
+    )
     parser.add_argument("--pairs", action="store_true", help="pairs of faults")
     parser.add_argument("--bugs", action="store_true", help="which deliberate bugs are found")
     parser.add_argument("--every-code", action="store_true", help="refuse with all codes")
