@@ -1,6 +1,6 @@
 """`make exhaust`: every fault at every message of small histories.
 
-    python -m tests.support.exhaust [--pairs] [--every-code] [--part K/N] [--minutes M] [HISTORY | CELL]...
+    python -m tests.support.exhaust [--pairs] [--every-code] [--part K/N] [--minutes M] [NAME...]
     python -m tests.support.exhaust --bugs
 
 It plays the cells of `tests.swarm.histories` that this revision has not played yet, on all cores. A
@@ -11,6 +11,8 @@ The output is each failing run, what was never reached, and one closing line. A 
 fails, and is not done: the next call plays it again. Failing runs are minimised and written to
 `simulations/regressions`, one for each history and checker. If all cells are done, or a part of the
 pairs, or the pairs of some cells, the tally in docs/development/exhausted.md gets a row.
+
+A name is that of a history, or of a cell: "topic grows, none, simple".
 
 With `--bugs` it prints which deliberate bugs (`mutants`) exhaustion finds: for each, it plays some
 single faults of each cell, in a random order, until one fails.
@@ -88,17 +90,20 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    names = [*HISTORIES, *map(str, CELLS)]
     parser = argparse.ArgumentParser(prog="make exhaust", description="every fault, every message")
-    parser.add_argument(
-        "named", nargs="*", choices=[[], *names], help="only these histories or cells"
-    )
+    parser.add_argument("named", nargs="*", type=_name, help="only these histories or cells")
     parser.add_argument("--pairs", action="store_true", help="pairs of faults")
     parser.add_argument("--bugs", action="store_true", help="which deliberate bugs are found")
     parser.add_argument("--every-code", action="store_true", help="refuse with all codes")
     parser.add_argument("--part", type=_part, default=(1, 1), help="the k-th of n parts, as k/n")
     parser.add_argument("--minutes", type=float, default=0.0, help="begin no cell after this time")
     return parser.parse_args(arguments)
+
+
+def _name(text: str) -> str:
+    if text not in {*HISTORIES, *map(str, CELLS)}:
+        raise argparse.ArgumentTypeError(f"{text!r} is no history, and no cell")
+    return text
 
 
 def _part(text: str) -> tuple[int, int]:
