@@ -24,7 +24,10 @@ HAND_OVER_MS: Final = 500
 SETTLED_MS: Final = 60_000
 POLICIES: Final = ("simple", "deferred", "incremental")
 SILENT: Final = Mutant(
-    "no rejoin when warm", "member.warming:_take_warm", "_rejoin_later(turn, _BECAME_WARM)", "pass"
+    "no rejoin when warm",
+    "member.warming:_take_warm",
+    "_rejoin_later(turn, Cause.BECAME_WARM)",
+    "pass",
 )
 HASTY: Final = Mutant(
     "leavers may keep nothing",

@@ -61,8 +61,8 @@ HOST_MUTANTS: Final = (
     Mutant("LossHandled never told", _L + "_obey",
            "self.driver.post(LossHandled())", "pass"),
     Mutant("LossHandled before on_lost", _L + "_obey",
-           "self._lose(notice.resources & self.owned)",
-           "self.driver.post(LossHandled()); self._lose(notice.resources & self.owned)"),
+           "self._lose((notice",
+           "self.driver.post(LossHandled()); self._lose((notice"),
     Mutant("a loss calls on_revoke", _L + "_lose",
            "self._call(own.on_lost or own.on_revoke, lost)", "self._call(own.on_revoke, lost)"),
     # --- a close
