@@ -34,6 +34,7 @@ from coopgroup.core.model.group_api import (
 )
 from coopgroup.simulator.coordinator import GroupCoordinator
 from coopgroup.simulator.coordinator.consumer_group import ConsumerGroup
+from coopgroup.simulator.host.process import Process
 from coopgroup.simulator.scenario import LEADER, Choice, Identity
 from coopgroup.simulator.simulation import broker_settings
 from coopgroup.telemetry import MembershipLost, StateChanged
@@ -368,7 +369,8 @@ class Beats:
         assert isinstance(answer, ConsumerBeatAnswer)
         if answer.error_code in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}:
             self.forgotten.add(request.member_id)
-        if answer.error_code in _FENCES:
+        paused = isinstance(call.process, Process) and call.process.paused
+        if answer.error_code in _FENCES and not paused:  # it may go on before it reads the answer
             self.fenced.add(request.member_id)
         if not answer.error_code and request.owned is not None:
             beat = call.process.session.member.beat.sending
@@ -380,5 +382,7 @@ class Beats:
         """Handle a call without an answer."""
         if self.transcript is not None:
             self.transcript.failed(call)
-        if isinstance(call.send.request, ConsumerBeatRequest):
+        waiting = {one.request_id for one in call.process.session.member.outstanding.values()}
+        # A heartbeat from before a loss says nothing of what the member told when it joined again.
+        if isinstance(call.send.request, ConsumerBeatRequest) and call.send.request_id in waiting:
             self.told.pop(call.send.request.member_id, None)

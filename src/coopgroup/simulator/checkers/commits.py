@@ -7,7 +7,9 @@ a connection that was held up for longer than a lease.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
+from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.resource_set import Resource
 from coopgroup.simulator.world import Violation, late_commit_of
 from coopgroup.telemetry import Envelope, FaultInjected, OffsetsCommitted
@@ -37,6 +39,15 @@ def check_commits(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
                     at_ms=envelope.at_ms,
                     message=f"{name}-{index} goes back from {before} to {offset}, by {member}",
                 )
+
+
+def lowered(telemetry: Sequence[Envelope]) -> ResourceSet:
+    """Return the resources whose last commit was such a late one: its offset may be too low."""
+    last: dict[Resource, bool] = {}
+    for said, commit in pairwise(telemetry):
+        if isinstance(commit.record, OffsetsCommitted):
+            last |= dict.fromkeys(commit.record.resources, _is_late_commit(said, commit))
+    return ResourceSet.from_pairs(one for one, is_late in last.items() if is_late)
 
 
 def _is_late_commit(said: Envelope, commit: Envelope) -> bool:

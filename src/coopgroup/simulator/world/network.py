@@ -249,7 +249,7 @@ class Network:
             connection.waiting.append(call)
             return
         connection.serving = call
-        if not call.process.alive:
+        if not call.process.alive and call.process.config.keeps_identity:
             self._tell_of_former_life(call)
         elif call.is_late:
             self._tell_of_held_commit(call)
@@ -263,7 +263,7 @@ class Network:
     def _tell_of_former_life(self, call: Call) -> None:
         """Record a late commit: a kept identity is not fenced from its former life."""
         request = call.send.request
-        if isinstance(request, OffsetCommitRequest) and call.process.config.keeps_identity:
+        if isinstance(request, OffsetCommitRequest):
             self.world.fault(late_commit_of(request.member_id))
 
     def _tell_of_held_commit(self, call: Call) -> None:

@@ -1,6 +1,7 @@
 """The checker of committed offsets."""
 
 from coopgroup.simulator.checkers import check_commits
+from coopgroup.simulator.checkers.commits import lowered
 from coopgroup.simulator.world import late_commit_of
 from coopgroup.telemetry import Envelope, FaultInjected, OffsetsCommitted
 from tests.unit.simulator.checkers.rows import T01, envelope
@@ -37,3 +38,10 @@ def test_commits_when_a_former_life_of_a_kept_member_commits_late_may_go_back() 
     assert [one.message for one in check_commits(twice)] == ["T-1 goes back from 8 to 7, by m"]
     long_ago = [late(1), committed(2, 3, 9), committed(2, 3, 8)]
     assert len(list(check_commits(long_ago))) == 1
+
+
+def test_late_commit_lowers_unless_a_newer_one_follows() -> None:
+    at_the_end = [committed(1, 3, 9), late(2), committed(2, 3, 8)]
+    assert lowered(at_the_end) == T01
+    assert not lowered([*at_the_end, committed(3, 9, 9)])
+    assert not lowered([committed(1, 3, 9)])
