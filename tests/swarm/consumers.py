@@ -17,6 +17,7 @@ work committed before it is handed over, rest with all records committed. `Beats
 
 from __future__ import annotations
 
+import ast
 import random
 import re
 from typing import TYPE_CHECKING, Any, Final
@@ -61,6 +62,7 @@ _COMMIT_CODES: Final = (14, 15, 16, 25, 113)
 _OF_ROUNDS: Final = {"JoinGroup", "SyncGroup", "Heartbeat"}
 _MEANINGLESS: Final = {ActKind.GARBLE, ActKind.FORGE, ActKind.HAND_OVER, ActKind.DECLINE}
 _INTERVALS_MS: Final = (0, 0, 300, 1_000)
+_SET: Final = re.compile(r"\{[^{}]*\}$")
 _PARTITION: Final = re.compile(r"\w+-\d+")
 _BEATS_MS: Final = 400  # two heartbeats
 _BELL_PART: Final = 0.7
@@ -219,9 +221,7 @@ def knowable(
     if has_leaders(run) and isinstance(group, ConsumerGroup):
         targets = ResourceSet.union_all([EMPTY, *group.target.values()])
         ownerless = group.topics.by_name(group.topics.existing() - targets)
-        violations = tuple(
-            one for one in violations if not one.message.endswith(f" {ownerless.to_dict()}")
-        )
+        violations = tuple(one for one in violations if not _named(one) or _named(one) - ownerless)
     again = tuple(f"{name}-{index} is with " for name, index in vanished)
     forgotten = {f"{name}-{index}" for name, index in simulation.brokers.coordinator.forgotten}
     return tuple(
@@ -229,6 +229,12 @@ def knowable(
         for one in violations
         if not (one.message.startswith(again) or forgotten & set(_PARTITION.findall(one.message)))
     )
+
+
+def _named(violation: Violation) -> ResourceSet:
+    """Return the resources that the message of a violation ends with."""
+    found = _SET.search(violation.message)
+    return ResourceSet(ast.literal_eval(found[0])) if found else EMPTY
 
 
 def of_conversions(telemetry: Sequence[Envelope]) -> frozenset[tuple[str, int]]:

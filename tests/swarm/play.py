@@ -236,6 +236,8 @@ def _settled(
     calm_from_ms = world.now_ms
     leaves = any(act.kind is ActKind.HAND_OVER for act in run.acts)
     quiet_ms = QUIET_MS if usual is None else QUICK_MS
+    # Nothing happens between two assignments of the broker (KIP-1263).
+    quiet_ms += simulation.brokers.coordinator.settings.assignment_interval_ms
     violations = settle(
         simulation,
         plain=plain,
