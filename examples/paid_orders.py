@@ -17,40 +17,60 @@ from typing import Any
 from confluent_kafka import Message, TopicPartition
 
 from coopgroup import CooperativeConsumer
-from coopgroup.policies import DeferredPolicy, Warmup
+from coopgroup.policies import SimplePolicy, Warmup
 
 ORDERS, PAYMENTS = "orders", "payments"
 COMMIT_EVERY = 20  # batches
 
 
 class Join:
-    """The records of the owned partitions that wait for their partners."""
+    """The records of the owned partitions that are not committed yet.
+
+    A record and its partner are committed together. If one of a pair were read again alone, it
+    would wait for ever.
+    """
 
     def __init__(self) -> None:
         """Begin without partitions."""
         self._waiting: dict[tuple[str, int], dict[bytes, Message]] = {}
+        self._pairs: dict[int, list[dict[str, int]]] = {}  # offsets by topic, of each partition
         self._next: dict[tuple[str, int], int] = {}
 
     def add(self, record: Message) -> None:
         """Print the pair of an order and its payment if the partner waits; else wait."""
         topic, index, key = record.topic() or "", record.partition() or 0, record.key() or b""
         self._next[topic, index] = (record.offset() or 0) + 1
-        other = (PAYMENTS if topic == ORDERS else ORDERS, index)
-        partner = self._waiting.get(other, {}).pop(key, None)
+        other = PAYMENTS if topic == ORDERS else ORDERS
+        partner = self._waiting.get((other, index), {}).pop(key, None)
         if partner is None:
             self._waiting.setdefault((topic, index), {})[key] = record
             return
-        order, payment = (record, partner) if topic == ORDERS else (partner, record)
-        pair = [(one.value() or b"").decode() for one in (order, payment)]
-        print(f"order {key.decode()}: {pair[0]}, paid with {pair[1]}", flush=True)
+        pair = {topic: record, other: partner}
+        offsets = {name: one.offset() or 0 for name, one in pair.items()}
+        self._pairs.setdefault(index, []).append(offsets)
+        said = [(pair[name].value() or b"").decode() for name in (ORDERS, PAYMENTS)]
+        print(f"order {key.decode()}: {said[0]}, paid with {said[1]}", flush=True)
 
     def offsets(self) -> list[TopicPartition]:
-        """Return what can be committed: where the first record waits, or the next one comes."""
+        """Return what can be committed: no record that waits, and no pair by half."""
         found = []
-        for (topic, index), offset in self._next.items():
-            waiting = [one.offset() or 0 for one in self._waiting.get((topic, index), {}).values()]
-            found.append(TopicPartition(topic, index, min(waiting, default=offset)))
+        for index in {index for _, index in self._next}:
+            ends = {topic: self._end_of(topic, index) for topic in (ORDERS, PAYMENTS)}
+            pairs = self._pairs.get(index, [])
+            while halves := [one for one in pairs if len({one[t] < ends[t] for t in ends}) > 1]:
+                for one in halves:
+                    ends = {topic: min(end, one[topic]) for topic, end in ends.items()}
+            self._pairs[index] = [one for one in pairs if one[ORDERS] >= ends[ORDERS]]
+            found += [
+                TopicPartition(topic, index, end)
+                for topic, end in ends.items()
+                if (topic, index) in self._next
+            ]
         return found
+
+    def _end_of(self, topic: str, index: int) -> int:
+        waiting = [one.offset() or 0 for one in self._waiting.get((topic, index), {}).values()]
+        return min(waiting, default=self._next.get((topic, index), 0))
 
     def give_up(self, consumer: Any, partitions: list[TopicPartition]) -> None:  # noqa: ANN401
         """Commit, and forget the partitions: they go to another process."""
@@ -65,6 +85,7 @@ class Join:
         for one in partitions:
             self._next.pop((one.topic, one.partition), None)
             self._waiting.pop((one.topic, one.partition), None)
+            self._pairs.pop(one.partition, None)
 
 
 def main() -> None:
@@ -83,7 +104,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
     signal.signal(signal.SIGINT, lambda number, _: signals.append(number))
     join, batches = Join(), 0
-    policy = DeferredPolicy(warmup=Warmup(co_partition=[(ORDERS, PAYMENTS)]))
+    policy = SimplePolicy(warmup=Warmup(co_partition=[(ORDERS, PAYMENTS)]))
     with CooperativeConsumer(config, policy=policy) as consumer:
         consumer.subscribe([ORDERS, PAYMENTS], on_revoke=join.give_up, on_lost=join.forget)
         while not signals:

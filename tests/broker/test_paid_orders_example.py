@@ -12,13 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 
+from coopgroup import CooperativeConsumer
 from coopgroup.testing import KafkaCluster
 
 pytestmark = pytest.mark.verify
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "paid_orders.py"
+TOPICS = ("orders", "payments")
 PARTITIONS = 4
 ORDERS = 200
 WAIT_S = 60.0
@@ -42,9 +44,12 @@ def running(bootstrap: str, lines: list[str]) -> Iterator[subprocess.Popen[str]]
 
 
 def test_every_order_meets_its_payment_while_processes_come_and_go() -> None:
-    """The payments come later than the orders, and meanwhile a second process joins and leaves."""
+    """The payments come later than the orders, and meanwhile a second process joins and leaves.
+
+    In the end all is committed: a record that is read again finds its partner again.
+    """
     with KafkaCluster() as cluster:
-        for topic in ("orders", "payments"):
+        for topic in TOPICS:
             cluster.create_topic(topic, PARTITIONS)
         producer = Producer(cluster.client_config())
         bootstrap = cluster.client_config()["bootstrap.servers"]
@@ -62,6 +67,10 @@ def test_every_order_meets_its_payment_while_processes_come_and_go() -> None:
                 _wait_for(ORDERS // 2, lines)
             produce("payments", range(ORDERS // 2, ORDERS))
             _wait_for(ORDERS, lines)
+        with CooperativeConsumer({"bootstrap.servers": bootstrap, "group.id": "paid"}) as consumer:
+            places = [TopicPartition(topic, n) for topic in TOPICS for n in range(PARTITIONS)]
+            committed = sum(one.offset for one in consumer.committed(places, WAIT_S))
+    assert committed == 2 * ORDERS
     pairs = [f"order {n}: orders {n}, paid with payments {n}\n" for n in range(ORDERS)]
     assert sorted(set(lines)) == sorted(pairs)
 
@@ -70,4 +79,4 @@ def _wait_for(count: int, lines: list[str]) -> None:
     until_s = time.monotonic() + WAIT_S
     while len(set(lines)) < count and time.monotonic() < until_s:
         time.sleep(0.1)
-    assert len(set(lines)) >= count
+    assert len(set(lines)) >= count, len(set(lines))

@@ -221,7 +221,7 @@ def knowable(
     if has_leaders(run) and isinstance(group, ConsumerGroup):
         targets = ResourceSet.union_all([EMPTY, *group.target.values()])
         ownerless = group.topics.by_name(group.topics.existing() - targets)
-        violations = tuple(one for one in violations if not _named(one) or _named(one) - ownerless)
+        violations = tuple(one for one in violations if not _lacks_owners(one, ownerless))
     again = tuple(f"{name}-{index} is with " for name, index in vanished)
     forgotten = {f"{name}-{index}" for name, index in simulation.brokers.coordinator.forgotten}
     return tuple(
@@ -231,10 +231,12 @@ def knowable(
     )
 
 
-def _named(violation: Violation) -> ResourceSet:
-    """Return the resources that the message of a violation ends with."""
+def _lacks_owners(violation: Violation, ownerless: ResourceSet) -> bool:
+    """Return whether resources are not worked on, or not committed, because they have no owner."""
     found = _SET.search(violation.message)
-    return ResourceSet(ast.literal_eval(found[0])) if found else EMPTY
+    if found is None or violation.checker not in {"commits", "rest"}:
+        return False
+    return ResourceSet(ast.literal_eval(found[0])) <= ownerless
 
 
 def of_conversions(telemetry: Sequence[Envelope]) -> frozenset[tuple[str, int]]:

@@ -80,6 +80,21 @@ class Stage:
 
         return callback
 
+    def interrupted(self, name: str, *notices: Notice, leaves: bool) -> Callable[..., None]:
+        """Return a callback during whose first call notices come, and which may leave the group."""
+        hear = self.hearing(name)
+
+        def callback(consumer: object, partitions: list[TopicPartition]) -> None:
+            is_first = not self.heard
+            hear(consumer, partitions)
+            if is_first:
+                for notice in notices:
+                    self.driver.inbox.put(notice)
+                if leaves:
+                    self.listener.give_up()
+
+        return callback
+
     def tell(self, *notices: Notice) -> None:
         """Let the group tell something, and the application serve it."""
         for notice in notices:

@@ -192,15 +192,8 @@ def test_give_up_inside_two_revocations_stops_each_partition_once() -> None:
 def test_revocation_that_comes_while_its_partitions_are_stopped_for_a_close_calls_nobody() -> None:
     """The application would write the same state twice, inside its own callback."""
     stage = holding()
-    hear = stage.hearing("revoke")
-
-    def unsubscribe(consumer: object, partitions: list[TopicPartition]) -> None:
-        hear(consumer, partitions)
-        if len(stage.heard) == 1:
-            stage.driver.inbox.put(RevokeResources(resources=ONE))
-            stage.listener.give_up()
-
-    stage.listener.callbacks = Callbacks(on_revoke=unsubscribe)
+    callback = stage.interrupted("revoke", RevokeResources(resources=ONE), leaves=True)
+    stage.listener.callbacks = Callbacks(on_revoke=callback)
     stage.listener.give_up()
     assert stage.heard == [("revoke", [0, 1])]
     assert stage.stops() == [(BOTH, StopReason.CLOSED)]
@@ -227,15 +220,8 @@ def test_loss_that_is_obeyed_inside_a_last_stop_is_the_only_answer() -> None:
 def test_loss_that_comes_while_an_overdue_stop_is_lost_is_told_once() -> None:
     """The callback closes the consumer, and the close serves the loss that waits."""
     stage = holding()
-    hear = stage.hearing("lost")
-
-    def close(consumer: object, partitions: list[TopicPartition]) -> None:
-        hear(consumer, partitions)
-        if len(stage.heard) == 1:
-            stage.driver.inbox.put(LOSS)
-            stage.listener.give_up()
-
-    stage.listener.callbacks = Callbacks(on_lost=close)
+    callback = stage.interrupted("lost", LOSS, leaves=True)
+    stage.listener.callbacks = Callbacks(on_lost=callback)
     stage.listener.lose_overdue(ONE)
     assert stage.heard == [("lost", [1]), ("lost", [0])]
     assert stage.listener.owned == EMPTY
@@ -244,14 +230,8 @@ def test_loss_that_comes_while_an_overdue_stop_is_lost_is_told_once() -> None:
 def test_grant_that_comes_in_the_last_stops_of_a_close_calls_nobody() -> None:
     """The application would open a partition that it must close at once."""
     stage = holding()
-    hear = stage.hearing("revoke")
-
-    def be_granted(consumer: object, partitions: list[TopicPartition]) -> None:
-        hear(consumer, partitions)
-        if len(stage.heard) == 1:
-            stage.driver.inbox.put(GrantResources(resources=TWO))
-
-    stage.listener.callbacks = Callbacks(stage.hearing("assign"), be_granted)
+    callback = stage.interrupted("revoke", GrantResources(resources=TWO), leaves=False)
+    stage.listener.callbacks = Callbacks(stage.hearing("assign"), callback)
     stage.driver.inbox.put(RevokeResources(resources=ONE))
     stage.listener.give_up()
     assert stage.heard == [("revoke", [1]), ("revoke", [0])]
@@ -261,15 +241,10 @@ def test_grant_that_comes_in_the_last_stops_of_a_close_calls_nobody() -> None:
 def test_revocation_of_a_grant_that_a_close_has_dropped_calls_nobody() -> None:
     """The application would stop a partition that it was never assigned."""
     stage = holding()
-    hear = stage.hearing("revoke")
-
-    def be_granted(consumer: object, partitions: list[TopicPartition]) -> None:
-        hear(consumer, partitions)
-        if len(stage.heard) == 1:
-            stage.driver.inbox.put(GrantResources(resources=TWO))
-            stage.driver.inbox.put(RevokeResources(resources=TWO))
-
-    stage.listener.callbacks = Callbacks(stage.hearing("assign"), be_granted)
+    callback = stage.interrupted(
+        "revoke", GrantResources(resources=TWO), RevokeResources(resources=TWO), leaves=False
+    )
+    stage.listener.callbacks = Callbacks(stage.hearing("assign"), callback)
     stage.driver.inbox.put(RevokeResources(resources=ONE))
     stage.listener.give_up()
     assert stage.heard == [("revoke", [1]), ("revoke", [0])]
