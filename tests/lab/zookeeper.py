@@ -59,10 +59,10 @@ class ZooKeeperCluster(KafkaCluster):
     def _read_release(version: str) -> KafkaRelease:
         return KafkaRelease(version=version, line=read_version(version))
 
-    def start_broker(self, broker: int) -> None:
+    def start_broker(self, broker: int, version: str | None = None) -> None:
         """Wait until ZooKeeper has dropped the broker, and start it again."""
         time.sleep(SESSION_TIMEOUT_MS / 1000)
-        super().start_broker(broker)
+        super().start_broker(broker, version)
 
     def stop(self) -> None:
         """Kill ZooKeeper, too."""
@@ -122,7 +122,9 @@ def add_brokers_with_zookeeper(started: Started, count: int, port: int) -> None:
     for address in addresses:
         folder = started.folder / f"broker-{address.broker_id}"
         (folder / "data").mkdir(parents=True)
-        started.brokers[address.broker_id] = Broker(address=address, folder=folder)
+        started.brokers[address.broker_id] = Broker(
+            address=address, folder=folder, runtime=started.runtime
+        )
         of_kraft = broker_properties(
             address,
             addresses,

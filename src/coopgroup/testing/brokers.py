@@ -35,10 +35,11 @@ ERROR_LENGTH_MAX: Final = 400
 
 @define(kw_only=True)
 class Broker:
-    """One broker: its permanent data, and its process, if any."""
+    """One broker: its permanent data, its release, and its process, if any."""
 
     address: BrokerAddress
     folder: Path
+    runtime: KafkaRuntime
     process: BrokerProcess | None = None
 
     @property
@@ -109,7 +110,9 @@ def add_brokers(
     cluster_id = random_uuid()
     for address in addresses:
         folder = started.folder / f"broker-{address.broker_id}"
-        started.brokers[address.broker_id] = Broker(address=address, folder=folder)
+        started.brokers[address.broker_id] = Broker(
+            address=address, folder=folder, runtime=started.runtime
+        )
         format_storage(started.runtime, folder / "data", cluster_id, address.broker_id)
         properties = broker_properties(
             address,
@@ -133,7 +136,7 @@ def launch(started: Started, broker: Broker, java_options: tuple[str, ...]) -> N
         if is_listening(port, address.host):
             raise ClusterStartError(f"broker {broker.broker_id}: port {port} is taken")
     command = [
-        *(started.runtime.java, *java_options, *LOG_OPTIONS, "-cp", started.runtime.classpath),
+        *(broker.runtime.java, *java_options, *LOG_OPTIONS, "-cp", broker.runtime.classpath),
         *("kafka.Kafka", str(broker.folder / "server.properties")),
     ]
     broker.process = BrokerProcess(command, broker.log_path, started.reaper)

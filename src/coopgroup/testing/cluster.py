@@ -36,7 +36,7 @@ from coopgroup.testing.brokers import (
     launch,
     start_error,
 )
-from coopgroup.testing.maven import fetch_kafka
+from coopgroup.testing.maven import KafkaRuntime, fetch_kafka
 from coopgroup.testing.processes import BrokerProcess, Reaper, is_listening, log_tail, make_folder
 from coopgroup.testing.properties import (
     BROKERS_MAX,
@@ -258,17 +258,27 @@ class KafkaCluster:
         if not process.terminate(timeout_ms):
             raise ClusterError(f"broker {broker} did not shut down within {timeout_ms} ms")
 
-    def start_broker(self, broker: int) -> None:
+    def start_broker(self, broker: int, version: str | None = None) -> None:
         """Start a killed or stopped broker with its old data and ports, and wait for it.
 
+        Args:
+            broker: its id.
+            version: a later release of Kafka, which the broker keeps; None for its release. So a
+                test can upgrade the brokers below a group, one after the other. The features of
+                the cluster stay those of the first release.
+
         Raises:
-            ConfigurationError: unknown broker.
+            ConfigurationError: unknown broker, or the release is earlier than the broker's.
             ClusterError: the broker already runs.
             ClusterStartError: the broker did not start.
+            KafkaFetchError: the jars of the release could not be downloaded.
         """
+        runtime = None if version is None else self._later_runtime(broker, version)
         with self._lock:
             if self._broker(broker).is_running:
                 raise ClusterError(f"broker {broker} runs already")
+            if runtime is not None:
+                self._broker(broker).runtime = runtime
             self._launch(broker)
         self.wait_ready()
 
@@ -449,11 +459,17 @@ class KafkaCluster:
             raise
         return started
 
+    def _later_runtime(self, broker_id: int, version: str) -> KafkaRuntime:
+        now, release = self._broker(broker_id).runtime.release, self._read_release(version)
+        if release.line < now.line:
+            raise ConfigurationError("version", version, f"{now.version} or later")
+        return fetch_kafka(version)
+
     def _launch(self, broker_id: int) -> None:
         started = self._require_started()
-        archive = archive_options(started.runtime)
-        java_options = (f"-Xmx{self._heap}", *self._jvm_options, *archive)
-        launch(started, started.brokers[broker_id], java_options)
+        broker = started.brokers[broker_id]
+        archive = archive_options(broker.runtime)
+        launch(started, broker, (f"-Xmx{self._heap}", *self._jvm_options, *archive))
 
     def _require_started(self) -> Started:
         with self._lock:

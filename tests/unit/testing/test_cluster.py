@@ -47,6 +47,7 @@ def test_calls_are_refused_when_the_cluster_is_not_started() -> None:
         cluster.wait_ready,
         lambda: cluster.kill(1),
         lambda: cluster.start_broker(2),
+        lambda: cluster.start_broker(2, version="4.3.0"),
         lambda: cluster.create_topic("orders", 1),
         lambda: cluster.run_tool("kafka-topics", "--list"),
     ):
