@@ -42,7 +42,7 @@ FROM_ROOT := PYTHONPATH=$(CURDIR)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test verify flaky tools lint types imports docs package release pytest quick coverage bench brokers soak exhaust chaos format lock jars clean
+.PHONY: help setup demo history test verify flaky tools lint types imports docs package release pytest quick coverage bench brokers soak exhaust chaos format lock jars clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,11 @@ $(STAMP): requirements-dev.txt pyproject.toml | $(BIN)/python
 demo: $(RUNTIME) ## a group on a real broker: members join, leave and die while a table shows who owns what
 	@scripts/require java
 	@PYTHONPATH=src $(BIN)/python -m coopgroup demo
+
+history: setup ## the pipeline on real groups: rebalances, absences and advice; the page is build/advice.html
+	@scripts/require java
+	@mkdir -p build
+	$(FROM_ROOT) $(BIN)/python -m tests.lab.pipeline_demo --html build/advice.html
 
 test: tools lint imports ## the first tier: what guards every change; the closing line is that of the tests
 	@$(MAKE) --no-print-directory --jobs 2 types docs

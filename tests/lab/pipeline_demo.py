@@ -1,4 +1,4 @@
-"""`python -m tests.lab.pipeline_demo`: history of real groups, and what the pipeline makes of it.
+"""`make history`: history of real groups, and what the pipeline makes of it.
 
 First comes advice for a group with a past: `tests.lab.rollouts` has kept the history of 20 rollouts
 on a real broker. Then two groups live through the same half minute on a broker of their own: an
@@ -235,7 +235,7 @@ def _show(console: Console, folder: str) -> None:
 def _print(console: Console, title: str, frame: DataFrame) -> None:
     table = Table(title=title)
     for name in frame.columns:
-        table.add_column(name)
+        table.add_column(name.replace("_", " "), overflow="fold")  # words may be wrapped
     for row in frame.limit(SHOWN_MAX).collect():
         table.add_row(*("" if cell is None else str(cell) for cell in row))
     console.print(table)

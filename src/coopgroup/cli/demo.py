@@ -62,13 +62,15 @@ QUIET_NS: Final = 1_200_000_000
 WAIT_S_MAX: Final = 15.0
 NEWS: Final = {ASSIGNED: "gets", REVOKED: "gives up", LOST: "loses"}
 SUMMARY: Final = {
-    "records consumed": ("consumed", "{:,}"),
-    "records lost": ("lost", "{:,}"),
-    "records handed out again": ("duplicated", "{:,}"),
-    "partitions moved": ("moved", "{:,}"),
-    "worst pause of what stayed": ("retained_pause_ms_max", "{:,.0f} ms"),
-    "time without owner, in all": ("unavailable_partition_s", "{:,.1f} s"),
-    "time with two owners": ("double_owner_ms", "{:,.0f} ms"),
+    "records consumed": "{0.consumed:,}",
+    "records lost": "{0.lost:,}",
+    "records handed out again": "{0.duplicated:,}",
+    "partitions moved": "{0.moved:,}",
+    "worst pause of what stayed": "{0.retained_pause_ms_max:,.0f} ms",
+    "without owner: m3 joins": "{0.unavailable_by_step_s[0]:,.1f} s",
+    "without owner: m1 restarts": "{0.unavailable_by_step_s[1]:,.1f} s",
+    "without owner: m2 is killed": "{0.unavailable_by_step_s[2]:,.1f} s",
+    "time with two owners": "{0.double_owner_ms:,.0f} ms",
 }
 
 
@@ -83,8 +85,8 @@ def command(*, as_json: bool) -> int:
             click.echo(json.dumps({"kind": kind, **asdict(facts)}))
     else:
         rows = {
-            words: [form.format(getattr(facts, name)) for facts in found.values()]
-            for words, (name, form) in SUMMARY.items()
+            words: [form.format(facts) for facts in found.values()]
+            for words, form in SUMMARY.items()
         }
         console.print(_table("From the records that were handed out, by policy", rows))
     ours = [facts for kind, facts in found.items() if kind.startswith(OURS)]

@@ -28,6 +28,7 @@ class Facts:
 
     Attributes:
         retained_pause_ms_max: longest wait in a partition that one process had during a whole step.
+        unavailable_by_step_s: the parts of `unavailable_partition_s` in each step.
     """
 
     consumed: int
@@ -37,6 +38,7 @@ class Facts:
     retained_pause_ms_max: float
     double_owner_ms: float
     unavailable_partition_s: float
+    unavailable_by_step_s: tuple[float, ...]
 
 
 def facts_of(logs: Sequence[tuple[str, Rows]], written: int, moments: Sequence[int]) -> Facts:
@@ -58,7 +60,9 @@ def facts_of(logs: Sequence[tuple[str, Rows]], written: int, moments: Sequence[i
     since = rows["produced_ns"].copy()
     follows = rows["partition"][1:] == rows["partition"][:-1]
     since[1:][follows] = np.maximum(since[1:], rows["at_ns"][:-1])[follows]
-    waits_ms = _waits_ms(rows["at_ns"], since, moments[0], moments[-1])
+    is_long = _waits_ms(rows["at_ns"], since, moments[0], moments[-1]) > UNAVAILABLE_MS
+    long_waits = rows["at_ns"][is_long], since[is_long]
+    waits_s = [float(_waits_ms(*long_waits, *step).sum()) / 1000 for step in pairwise(moments)]
     pauses = []
     for mine in (rows["partition"] == one for one in np.unique(rows["partition"])):
         at_ns, who = rows["at_ns"][mine], process[mine]
@@ -81,7 +85,8 @@ def facts_of(logs: Sequence[tuple[str, Rows]], written: int, moments: Sequence[i
         moved=int((is_moved & (moments[0] <= begun_ns) & (begun_ns < moments[-1])).sum()),
         retained_pause_ms_max=round(max(pauses, default=0.0), 1),
         double_owner_ms=round(int((ended_ns - begun_ns)[is_other].max(initial=0)) / 1e6, 3),
-        unavailable_partition_s=round(float(waits_ms[waits_ms > UNAVAILABLE_MS].sum()) / 1000, 3),
+        unavailable_partition_s=round(sum(waits_s), 3),
+        unavailable_by_step_s=tuple(round(one, 3) for one in waits_s),
     )
 
 

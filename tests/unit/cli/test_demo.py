@@ -23,6 +23,7 @@ FACTS = Facts(
     retained_pause_ms_max=12.5,
     double_owner_ms=0.0,
     unavailable_partition_s=1.5,
+    unavailable_by_step_s=(0.5, 0.0, 1.0),
 )
 
 
@@ -40,7 +41,8 @@ def test_demo_when_json_prints_a_line_for_each_kind(monkeypatch: pytest.MonkeyPa
     assert (status, errors, len(output.splitlines())) == (0, "", 4)
     assert output.splitlines()[-1] == (
         '{"kind": "eager", "consumed": 42000, "lost": 7, "duplicated": 3, "moved": 12, '
-        '"retained_pause_ms_max": 12.5, "double_owner_ms": 2.0, "unavailable_partition_s": 1.5}'
+        '"retained_pause_ms_max": 12.5, "double_owner_ms": 2.0, "unavailable_partition_s": 1.5, '
+        '"unavailable_by_step_s": [0.5, 0.0, 1.0]}'
     )
 
 
@@ -64,7 +66,9 @@ def test_demo_when_not_json_prints_a_table(monkeypatch: pytest.MonkeyPatch) -> N
         ["records handed out again", *["3"] * 4],
         ["partitions moved", *["12"] * 4],
         ["worst pause of what stayed", *["12 ms"] * 4],
-        ["time without owner, in all", *["1.5 s"] * 4],
+        ["without owner: m3 joins", *["0.5 s"] * 4],
+        ["without owner: m1 restarts", *["0.0 s"] * 4],
+        ["without owner: m2 is killed", *["1.0 s"] * 4],
         ["time with two owners", "0 ms", "0 ms", "0 ms", "2 ms"],
     ]
 
@@ -128,4 +132,12 @@ QUIET = handed((10, 9, 0, 0), (20, 19, 1, 0))
 def test_facts_of_a_group(logs: list[tuple[str, Rows]], expected: dict[str, Any]) -> None:
     nothing = dict.fromkeys((one.name for one in fields(Facts)), 0)
     found = facts_of(logs, 2, [15 * MS, 1_000 * MS])
+    nothing["unavailable_by_step_s"] = (expected.get("unavailable_partition_s", 0.0),)
     assert found == Facts(**{**nothing, **expected})
+
+
+def test_a_long_wait_counts_in_each_of_its_steps() -> None:
+    found = facts_of(
+        [("m1", handed((10, 9, 0, 0), (320, 20, 1, 0)))], 2, [15 * MS, 280 * MS, 1_000 * MS]
+    )
+    assert (found.unavailable_partition_s, found.unavailable_by_step_s) == (0.3, (0.26, 0.04))

@@ -270,6 +270,9 @@ class FakeLibrdkafka:
             ended = {one.partition for one in partitions}
             self.queue = [one for one in self.queue if one.partition() not in ended]
 
+    def unassign(self) -> None:
+        self.incremental_unassign(self.assignment())
+
     def assignment(self) -> list[TopicPartition]:
         return [TopicPartition(*one) for one in sorted(self._assigned)]
 
