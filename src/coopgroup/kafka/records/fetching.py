@@ -346,7 +346,7 @@ class Fetching:
         if paused:
             self.consumer.resume(paused)
         if gone and not self.fetched:
-            # The other call takes the square of the number: 1 s for 10,000 partitions at a close.
+            # The other call searches a list for each partition: 1.8 s for 10,000 at a close.
             self.consumer.unassign()
         elif gone:
             self.consumer.incremental_unassign(to_partitions(gone))
