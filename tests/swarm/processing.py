@@ -22,7 +22,7 @@ from coopgroup.core.member.events import CommitRequested, Offset
 from coopgroup.core.model import EMPTY, Resource, ResourceSet
 from coopgroup.kafka.callbacks.listener import as_resources
 from coopgroup.kafka.membership.work_meter import WorkMeter
-from coopgroup.kafka.records.fetching import Origin
+from coopgroup.kafka.records.fetching import Begin, Origin
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.processing import Limits, Retry
 from coopgroup.processing.running import Timing
@@ -99,11 +99,10 @@ class Records(Fetching):
         some = as_resources(partitions) & self.fetched
         return [TopicPartition(*one, self.next[one]) for one in some]
 
-    def start_of(self, one: Resource) -> Any:  # noqa: ANN401 - a start
-        return SimpleNamespace(offset=self.start[one]) if one in self.fetched else None
-
-    def origin_of(self, _: Resource) -> Origin:
-        return Origin.COMMITTED
+    def begin_of(self, one: Resource) -> Begin | None:
+        if one not in self.fetched:
+            return None
+        return Begin(TopicPartition(*one, self.start[one]), Origin.COMMITTED)
 
     def take(self, count: int) -> list[FakeRecord]:
         """Hand out some records."""

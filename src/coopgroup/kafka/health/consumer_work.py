@@ -115,8 +115,8 @@ class ConsumerWork:
 
         Before the first record it may be a committed offset that the log no longer has.
         """
-        start = self.fetching.start_of((one.topic, one.partition))
-        if log_range is None or one.offset < 0 or start is None or one.offset != start.offset:
+        begin = self.fetching.begin_of((one.topic, one.partition))
+        if begin is None or log_range is None or not 0 <= one.offset == begin.start.offset:
             return one.offset
         return first_offset(one.offset, *log_range, self.offset_reset)
 

@@ -36,7 +36,7 @@ from concurrent.futures import Future
 from operator import ge
 from typing import Any, Final, TypeAlias
 
-from attrs import define, field
+from attrs import define, evolve, field, frozen
 from confluent_kafka import (
     OFFSET_INVALID,
     OFFSET_STORED,
@@ -166,6 +166,27 @@ class Origin(enum.Enum):
     GIVEN = "given by the application"
 
 
+@frozen(eq=False)
+class Begin:
+    """Where a fetched partition began, or continued after `seek`.
+
+    Attributes:
+        again: the offset at which librdkafka began again, which has no position before the next
+            record; None if it did not.
+    """
+
+    start: TopicPartition
+    origin: Origin
+    again: int | None = None
+
+    @property
+    def without_record(self) -> TopicPartition:
+        """Where librdkafka begins if it has not returned a record since."""
+        if self.again is None or self.again == self.start.offset:
+            return self.start
+        return TopicPartition(self.start.topic, self.start.partition, self.again)
+
+
 @define(eq=False)
 class Fetching:
     """The fetched partitions, and the position of each.
@@ -205,14 +226,10 @@ class Fetching:
     _are_known: bool = field(default=False, init=False)
     # When to ask for the positions behind such records, once no record comes.
     _ask_at_s: float = field(default=0.0, init=False)
-    # Where each partition began, or continued after `seek`, for the time before its next record.
-    _begun_at: dict[Partition, TopicPartition] = field(factory=dict, init=False)
-    _origins: dict[Partition, Origin] = field(factory=dict, init=False)
+    _begins: dict[Partition, Begin] = field(factory=dict, init=False)
     _is_idle: bool = field(default=False, init=False)
     _is_fetching: bool = field(default=False, init=False)
     _close_is_due: bool = field(default=False, init=False)
-    # Next offsets of partitions that were set back: librdkafka has no position before a record.
-    _set_back: dict[Partition, int] = field(factory=dict, init=False)
     _watch: ClientWatch = field(factory=ClientWatch, init=False)
 
     # --- what is fetched -------------------------------------------------------------------------
@@ -244,13 +261,12 @@ class Fetching:
             self.begin(free)
         return ResourceSet.from_pairs(map(_key, free))
 
-    def start_of(self, partition: Partition) -> TopicPartition | None:
-        """Return where a partition began, or continued after `seek`; None if it is unknown."""
-        return self._begun_at.get(partition)
+    def begin_of(self, partition: Partition) -> Begin | None:
+        """Return where a partition began, or continued after `seek`, and why; for any thread.
 
-    def origin_of(self, partition: Partition) -> Origin | None:
-        """Return why it began there; None if it has not begun; for any thread."""
-        return self._origins.get(partition)
+        None if it has not begun.
+        """
+        return self._begins.get(partition)
 
     def begin(self, partitions: Sequence[TopicPartition]) -> None:
         """Fetch more partitions, from their given offsets, else from the committed offsets.
@@ -293,8 +309,7 @@ class Fetching:
         self._stuck |= answers.stuck
         begin = explicit + [one for one in answers.begin if _key(one) not in self.fetched]
         if begin:
-            self._origins |= {key: _origin_of(answers.found.get(key)) for key in map(_key, begin)}
-            self._begin_at(begin)
+            self._begin_at([Begin(one, _origin_of(answers.found.get(_key(one)))) for one in begin])
         self.waiting -= keys | answers.stuck
         if answers.found:
             self.starts.settle(answers)
@@ -310,11 +325,11 @@ class Fetching:
             self._stuck -= gone
         self.starts.drop(gone)
 
-    def _begin_at(self, partitions: Sequence[TopicPartition]) -> None:
+    def _begin_at(self, begins: Sequence[Begin]) -> None:
         if not self.fetched:
             self._watch.hear()
-        for one in partitions:
-            self._begun_at[one.topic, one.partition] = one
+        partitions = [one.start for one in begins]
+        self._begins |= {_key(one.start): one for one in begins}
         try:
             self.consumer.incremental_assign(partitions)
             self._pause_in_librdkafka(partitions)
@@ -340,9 +355,7 @@ class Fetching:
         self._fetch_from_now_on(self.fetched - gone)
         self.record_buffer.drop(resources)
         for one in resources:
-            self._begun_at.pop(one, None)
-            self._origins.pop(one, None)
-            self._set_back.pop(one, None)
+            self._begins.pop(one, None)
         if paused:
             self.consumer.resume(paused)
         if gone and not self.fetched:
@@ -380,15 +393,13 @@ class Fetching:
         key = _key(partition)
         # A position of before must not be committed.
         self._positions = [one for one in self._positions if _key(one) != key]
-        self._begun_at[key], self._origins[key] = partition, Origin.GIVEN
-        self._set_back.pop(key, None)
+        self._begins[key] = Begin(partition, Origin.GIVEN)
 
     def _seek_edge(self, partition: TopicPartition) -> None:
         """Begin a fetched partition again at an end of its log, which `commit` can commit then."""
         key = _key(partition)
         self.waiting |= {key}  # first: a signal's exception must not forget it
-        self._begun_at.pop(key, None)
-        self._set_back.pop(key, None)
+        self._begins.pop(key, None)
         self._fetch_from_now_on(self.fetched - ResourceSet.from_pairs([key]))
         self.record_buffer.skip(key)
         self.consumer.incremental_unassign([partition])
@@ -552,7 +563,7 @@ class Fetching:
         """Let librdkafka begin partitions again at positions that are lower than its own."""
         self.consumer.incremental_unassign(positions)
         self.consumer.incremental_assign(positions)
-        self._set_back |= {_key(one): one.offset for one in positions}
+        self._begin_again(positions)
         self._pause_unwanted(self.consumer, positions)
         shown = ", ".join(
             f"{one.topic} [{one.partition}] at {one.offset}" for one in positions[:10]
@@ -608,9 +619,9 @@ class Fetching:
             return TopicPartition(*key, first.offset())
         if known is not None and known.offset >= 0:
             return _partition_at(key, known.offset, known.leader_epoch)
-        begun = self._begun_at.get(key)
-        begun_at = OFFSET_INVALID if begun is None or begun.offset < 0 else begun.offset
-        return TopicPartition(*key, self._set_back.get(key, begun_at))
+        begin = self._begins.get(key)
+        offset = OFFSET_INVALID if begin is None else begin.without_record.offset
+        return TopicPartition(*key, offset if offset >= 0 else OFFSET_INVALID)
 
     def _fetch_ahead(self, wait_s: float) -> list[Message]:
         if not self._is_idle:  # otherwise one call saves half of the time of each slice
@@ -636,13 +647,10 @@ class Fetching:
             positions.append(TopicPartition(*key, offset))
             if new.offset in (offset, old.offset):
                 continue
-            if offset < 0:
-                offset = self._set_back.get(key, -1)
-            begin = TopicPartition(*key, offset) if offset >= 0 else self._begun_at[key]
+            begin = self._begin_from(key, offset)
             self.consumer.incremental_unassign([old])
             self.consumer.incremental_assign([begin])
-            if offset >= 0:
-                self._set_back[key] = offset
+            self._begin_again([begin])
         self._positions = positions
 
     def _look_at_client(self) -> None:
@@ -670,21 +678,26 @@ class Fetching:
             Whether it is in place. It is not if a signal handler or `oauth_cb` meanwhile closed the
             consumer, or changed the partitions or their positions.
         """
-        begin = []
-        for one in self._ask_positions():
-            key = _key(one)
-            offset = one.offset if one.offset >= 0 else self._set_back.get(key, -1)
-            if offset >= 0:
-                self._set_back[key] = offset
-                begin.append(TopicPartition(*key, offset))
-            else:
-                begin.append(self._begun_at[key])
+        begin = [self._begin_from(_key(one), one.offset) for one in self._ask_positions()]
+        self._begin_again(begin)
         consumer.incremental_assign(begin)
         self._pause_unwanted(consumer, begin)
         if not self._are_known:
             return False
         self.consumer, self._are_known = consumer, False  # not a call, which would let a signal in
         return True
+
+    def _begin_from(self, key: Partition, offset: int) -> TopicPartition:
+        """Return a partition with this position, or where it begins without one."""
+        if offset < 0:
+            return self._begins[key].without_record
+        return TopicPartition(*key, offset)
+
+    def _begin_again(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note where librdkafka begins partitions again."""
+        for one in partitions:
+            if one.offset >= 0 and (begin := self._begins.get(_key(one))) is not None:
+                self._begins[_key(one)] = evolve(begin, again=one.offset)
 
     def _fetch_from_now_on(self, fetched: ResourceSet) -> None:
         self.fetched = fetched

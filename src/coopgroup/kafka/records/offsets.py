@@ -135,9 +135,9 @@ class OffsetStore:
             if isinstance(one, EdgeOffset) and not one.is_given:
                 first[key] = Offset(*key, one.offset)
         for key in owned:
-            start = self.fetching.start_of(key)
-            if start is not None and self.fetching.origin_of(key) is Origin.RESET:
-                first[key] = Offset(*key, start.offset)
+            begin = self.fetching.begin_of(key)
+            if begin is not None and begin.origin is Origin.RESET:
+                first[key] = Offset(*key, begin.start.offset)
         return {key: one for key, one in first.items() if key not in self._committed}
 
     def _is_due(self, offset: Offset) -> bool:
@@ -145,13 +145,13 @@ class OffsetStore:
         committed = self._committed.get(key)
         if committed is not None and committed == offset.offset:
             return False
-        start, origin = self.fetching.start_of(key), self.fetching.origin_of(key)
-        if start is None or start.offset != offset.offset or key in self._stored:
+        begin = self.fetching.begin_of(key)
+        if begin is None or begin.start.offset != offset.offset or key in self._stored:
             return True
-        if origin is Origin.COMMITTED:
+        if begin.origin is Origin.COMMITTED:
             return committed is not None
         # The application has committed another offset, and no record since.
-        return origin is not Origin.RESET or committed is None
+        return begin.origin is not Origin.RESET or committed is None
 
     def mark_committed(self, offsets: Iterable[Offset]) -> None:
         """Remember that offsets are committed."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import (
+    OFFSET_END,
     OFFSET_INVALID,
     OFFSET_STORED,
     KafkaError,
@@ -246,3 +247,86 @@ def test_held_partition_that_is_given_up_or_held_again_is_not_begun() -> None:
     assert fetching.consumer.calls == []
     fetching.release(second)
     assert fetching.fetched == ResourceSet({"t": [0]})
+
+
+# --- the states of a partition ----------------------------------------------------------------
+
+HOLD, BEGIN, BEGIN_AT, BEGIN_AT_END = "hold", "begin", "begin at 5", "begin at the end"
+SEEK, SEEK_END = "seek 5", "seek the end"
+RELEASE, KNOWN, END = "release", "begin_known", "end"
+STATES: dict[tuple[str, str], str] = {
+    ("none", HOLD): "held",
+    ("none", BEGIN): "waiting",
+    ("none", BEGIN_AT): "fetched",
+    ("none", BEGIN_AT_END): "waiting",
+    ("none", RELEASE): "none",
+    ("none", KNOWN): "none",
+    ("none", END): "none",
+    ("held", HOLD): "held",
+    ("held", KNOWN): "held",
+    ("held", RELEASE): "waiting",
+    ("held", SEEK): "held",
+    ("held", SEEK_END): "held",
+    ("held", END): "none",
+    ("waiting", KNOWN): "waiting",
+    ("waiting", RELEASE): "waiting",
+    ("waiting", SEEK): "fetched",
+    ("waiting", SEEK_END): "waiting",
+    ("waiting", END): "none",
+    ("stuck", KNOWN): "stuck",
+    ("stuck", RELEASE): "stuck",
+    ("stuck", SEEK): "fetched",
+    ("stuck", SEEK_END): "waiting",
+    ("stuck", END): "none",
+    ("fetched", KNOWN): "fetched",
+    ("fetched", RELEASE): "fetched",
+    ("fetched", SEEK): "fetched",
+    ("fetched", SEEK_END): "waiting",
+    ("fetched", END): "none",
+}
+
+
+def state_of(fetching: Fetching, key: tuple[str, int] = ("t", 0)) -> str:
+    """Return the only state of a partition."""
+    states = {
+        "held": key in fetching.held,
+        "waiting": key in fetching.waiting,
+        "fetched": key in fetching.fetched,
+    }
+    found = [name for name, is_so in states.items() if is_so]
+    assert len(found) <= 1, found
+    return found[0] if found else "stuck" if key in fetching.begun else "none"
+
+
+@pytest.mark.parametrize(("before", "call"), STATES)
+def test_partition_is_in_one_state(before: str, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row of the table: where a call takes a partition."""
+    monkeypatch.setattr("coopgroup.kafka.records.fetching._SEEK_S", 0.0)
+    if before == "stuck":
+        fetching = begin("error", CommittedOffset(-1))[0]
+        coordinator: Any = fetching.starts.lookup.transport
+        coordinator.is_silent = True
+    else:
+        fetching = silent()[0]
+    held: list[TopicPartition] = []
+
+    def hold() -> None:
+        held.extend(fetching.hold([ZERO]))
+
+    five, end = TopicPartition("t", 0, 5), TopicPartition("t", 0, OFFSET_END)
+    calls: dict[str, Callable[[], object]] = {
+        HOLD: hold,
+        BEGIN: lambda: fetching.begin([ZERO]),
+        BEGIN_AT: lambda: fetching.begin([five]),
+        BEGIN_AT_END: lambda: fetching.begin([end]),
+        SEEK: lambda: fetching.seek(five),
+        SEEK_END: lambda: fetching.seek(end),
+        RELEASE: lambda: fetching.release(held),
+        KNOWN: fetching.begin_known,
+        END: lambda: fetching.end(ResourceSet({"t": [0]})),
+    }
+    for one in {"held": [HOLD], "waiting": [BEGIN], "fetched": [BEGIN_AT]}.get(before, []):
+        calls[one]()
+    assert state_of(fetching) == before
+    calls[call]()
+    assert state_of(fetching) == STATES[before, call]
