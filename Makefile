@@ -12,6 +12,7 @@ STAMP := $(VENV)/.stamp
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 
 SEEDS ?= 2000
+REPEAT ?= 5
 FIRST_SEED ?= 0
 # A run of chaos takes about two minutes, a run of the swarm milliseconds: SEEDS has two defaults.
 CHAOS_SEEDS = $(if $(filter file,$(origin SEEDS)),1,$(SEEDS))
@@ -42,7 +43,7 @@ FROM_ROOT := PYTHONPATH=$(CURDIR)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo history test verify flaky tools lint types imports docs package release pytest quick coverage bench brokers soak exhaust chaos format lock jars clean
+.PHONY: help setup demo history test verify flaky tools lint types imports docs package release pytest quick coverage bench measure brokers soak exhaust chaos format lock jars clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -128,6 +129,9 @@ coverage: setup ## branch coverage of the core by the tests that need no broker
 
 bench: tools setup ## the benchmarks, into build/benchmarks.json
 	$(FROM_ROOT) $(BIN)/python -m tests.benchmarks.run
+
+measure: tools setup ## what a rebalance costs at default time-outs, on an idle machine, into the pages: REPEAT=n (5)
+	$(FROM_ROOT) $(BIN)/python -m tests.benchmarks.headline --default-timeouts --write --repeat $(REPEAT)
 
 brokers: tools setup ## our members on each release of Kafka in VERSIONS, into build/brokers
 	@rm -rf build/brokers

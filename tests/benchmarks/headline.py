@@ -7,14 +7,17 @@ defines the terms of the tables.
 
     python -m tests.benchmarks.headline --kinds coopgroup-simple,eager --scenarios join --repeat 1
 
-With `--default-timeouts` all kinds have Kafka's default time-outs instead of short ones. Such a
-result is printed only, because it would not fit the tables.
+With `--default-timeouts` all kinds have Kafka's default time-outs instead of short ones.
+`make measure` writes these tables, and says on which revision and how idle a machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
+import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -22,13 +25,13 @@ from attrs import asdict, frozen
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.testing import KafkaCluster
-from tests.benchmarks.results import DOCS, merge_results, write_between
+from tests.benchmarks.results import DOCS, ROOT, merge_results, write_between
 from tests.lab.controller import Trial
 from tests.lab.scenarios import SCENARIOS, Outcome, play_scenarios
 from tests.lab.spec import BELL_TOPIC, check_kind
 
 PAGE: Final = DOCS / "measuring.md"
-BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
+README: Final = ROOT / "README.md"
 PARTITIONS: Final = 24
 RATE_PER_PARTITION: Final = 100.0
 SESSION_TIMEOUT_MS: Final = 6_000
@@ -46,17 +49,19 @@ DEFAULT_KINDS: Final = (
 # Killed and back after 2 s shows the same as killed and back after 3 s, also for kinds with an
 # identity. Killed for good shows the session time-out of each kind without a supervisor.
 DEFAULT_SCENARIOS: Final = tuple(name for name in SCENARIOS if name not in {"kill", "killed"})
-LEAST_KINDS: Final = (
-    "coopgroup-simple",
-    "eager",
-    "cooperative-sticky",
-    "cooperative-sticky-static",
-    "kip848",
-)
-"""A page that shows the headline leaves out none of these."""
-LEAST_SCENARIOS: Final = ("quiet", "join", "leave", "close", "bounce", "rolling", "scale")
-"""Likewise."""
+HEADINGS: Final[Mapping[str, str]] = {
+    "coopgroup-simple-bell": "coopgroup, classic",
+    "coopgroup-consumer-bell": "coopgroup, KIP-848",
+    "kip848": "librdkafka, KIP-848",
+    "cooperative-sticky": "cooperative-sticky",
+    "eager": "eager",
+}
+"""The columns of the table with default time-outs."""
+SHOWN_SCENARIOS: Final = ("join", "close", "bounce", "rolling", "scale")
+"""Its rows."""
 BELL_PARTITIONS: Final = 8
+IDLE_LOAD_MAX: Final = 0.3
+"""Runnable threads on an idle machine, for each core: the load average over a minute."""
 
 
 @frozen(kw_only=True)
@@ -100,6 +105,7 @@ def run(
     Returns:
         `settings`; `medians` of each fact by kind and scenario; `runs`, the single outcomes.
     """
+    before = machine()
     runs: dict[str, dict[str, list[Outcome]]] = {
         kind: {scenario: [] for scenario in scenarios} for kind in kinds
     }
@@ -117,6 +123,7 @@ def run(
     return {
         "settings": {
             "heartbeat_interval_ms": timeouts.heartbeat_ms,
+            "machine": before,
             "partitions": PARTITIONS,
             "rate_per_partition": RATE_PER_PARTITION,
             "repeat": repeat,
@@ -134,6 +141,16 @@ def run(
             for kind, by_scenario in runs.items()
         },
     }
+
+
+def machine() -> str:
+    """Return the revision, and how idle the machine is, as a sentence."""
+    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    revision = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    state = "idle" if load <= IDLE_LOAD_MAX * cores else "busy"
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    return f"{day}, revision {revision}, {cores} {state} cores (load average {load:.1f} before)."
 
 
 def tables(medians: Medians) -> str:
@@ -155,31 +172,43 @@ def tables(medians: Medians) -> str:
     )
 
 
+def one_table(medians: Medians) -> str:
+    """Return a table in whose cells are a longest pause and partition-seconds."""
+    head, *rows = _table(
+        medians,
+        lambda facts: (
+            f"{facts['retained_pause_ms_max']:,.0f} ms / {facts['unavailable_partition_s']:.1f}"
+        ),
+    )
+    for kind, heading in HEADINGS.items():
+        head = head.replace(f" {kind} ", f" {heading} ")
+    return "\n".join((head.replace("| scenario |", "| |"), *rows))
+
+
 def main() -> None:
     """Run the command line, print the tables, keep the result."""
     parser = argparse.ArgumentParser(description="The headline benchmark.")
-    parser.add_argument("--kinds", default=",".join(DEFAULT_KINDS), help="comma-separated")
-    parser.add_argument("--scenarios", default=",".join(DEFAULT_SCENARIOS), help="comma-separated")
+    parser.add_argument("--kinds", help="comma-separated")
+    parser.add_argument("--scenarios", help="comma-separated")
     parser.add_argument("--repeat", type=int, default=3, help="repetitions; default 3")
-    parser.add_argument(
-        "--write", action="store_true", help="write the tables into docs/measuring.md"
-    )
-    parser.add_argument(
-        "--default-timeouts", action="store_true", help="Kafka's default time-outs; print only"
-    )
-    arguments = parser.parse_args()
-    kinds = tuple(arguments.kinds.split(","))
-    scenarios = tuple(arguments.scenarios.split(","))
+    parser.add_argument("--write", action="store_true", help="write the tables into the pages")
+    parser.add_argument("--default-timeouts", action="store_true", help="Kafka's default time-outs")
+    given = parser.parse_args()
+    is_default = given.default_timeouts
+    usual = (tuple(HEADINGS), SHOWN_SCENARIOS) if is_default else (DEFAULT_KINDS, DEFAULT_SCENARIOS)
+    kinds = tuple(given.kinds.split(",")) if given.kinds else usual[0]
+    scenarios = tuple(given.scenarios.split(",")) if given.scenarios else usual[1]
     _check(parser, kinds, scenarios)
-    timeouts = KAFKAS if arguments.default_timeouts else SHORT
-    headline = run(kinds=kinds, scenarios=scenarios, repeat=arguments.repeat, timeouts=timeouts)
-    drawn = tables(headline["medians"])
+    timeouts = KAFKAS if is_default else SHORT
+    headline = run(kinds=kinds, scenarios=scenarios, repeat=given.repeat, timeouts=timeouts)
+    drawn = (one_table if is_default else tables)(headline["medians"])
+    drawn = f"{drawn}\n\nMedians of {given.repeat} runs; {headline['settings']['machine']}"
     print(f"\n{drawn}")
-    if arguments.default_timeouts:
-        return
-    merge_results({"headline": headline})
-    if arguments.write:
-        write_between(PAGE, "headline", drawn)
+    name = "default-timeouts" if is_default else "headline"
+    merge_results({name: headline})
+    if given.write:
+        for page in (PAGE, README) if is_default else (PAGE,):
+            write_between(page, name, drawn)
 
 
 def _check(parser: argparse.ArgumentParser, kinds: Sequence[str], scenarios: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.headline import tables
+from tests.benchmarks.headline import one_table, tables
 from tests.benchmarks.results import merge_results, write_between
 
 FACTS = {
@@ -41,11 +41,22 @@ Moves / failed commits, then duplicates / double-owner time in ms unless both ar
 | a fifth member joins | 0 / 0 | 4 / 1 / 20 / 0 |""".replace("~", "\N{EN DASH}")
 
 
+ONE_TABLE = """\
+| | coopgroup, classic | librdkafka, KIP-848 |
+|---|---:|---:|
+| a fifth member joins | 1,235 ms / 4.2 | ~ |""".replace("~", "\N{EN DASH}")
+
+
 def test_tables_of_the_headline_have_a_row_a_scenario_and_a_column_a_kind() -> None:
     """A scenario that a kind has not played is a dash, not a zero."""
     nothing = dict.fromkeys(FACTS, 0.0)
     medians = {"coopgroup-simple": {"quiet": nothing, "join": nothing}, "eager": {"join": FACTS}}
     assert tables(medians) == TABLES
+
+
+def test_table_at_default_timeouts_names_clients_in_its_columns() -> None:
+    medians = {"coopgroup-simple-bell": {"join": FACTS}, "kip848": {}}
+    assert one_table(medians) == ONE_TABLE
 
 
 def test_write_between_when_run_twice_replaces_only_what_is_between(tmp_path: Path) -> None:
