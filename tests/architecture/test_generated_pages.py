@@ -8,6 +8,7 @@ from coopgroup.pipeline.schemas import TABLES
 from docs import (
     make_callback_table,
     make_key_tables,
+    make_metrics_table,
     make_rule_tables,
     make_state_diagram,
     make_table_columns,
@@ -40,6 +41,12 @@ def test_table_of_callbacks_is_fresh() -> None:
     """If this fails: python docs/make_callback_table.py."""
     text = make_callback_table.PAGE.read_text()
     assert make_callback_table.made(text) == text
+
+
+def test_table_of_metrics_is_fresh() -> None:
+    """If this fails: python docs/make_metrics_table.py."""
+    text = make_metrics_table.PAGE.read_text()
+    assert make_metrics_table.made(text) == text
 
 
 @pytest.mark.parametrize("page", make_rule_tables.PAGES)

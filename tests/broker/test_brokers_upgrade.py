@@ -77,14 +77,18 @@ def join(crew: Crew, member: str) -> None:
 
 
 def poll_until(crews: list[Crew], condition: Callable[[], bool]) -> None:
-    wait_for(condition, timeout_s=WAIT_S, poll=lambda: [crew.poll() for crew in crews])
+    def poll() -> None:
+        for crew in crews:
+            crew.poll()
+
+    wait_for(condition, timeout_s=WAIT_S, poll=poll)
 
 
 def shared(crews: list[Crew]) -> bool:
     return all(crew.share((crew.group_id, PARTITIONS)) for crew in crews)
 
 
-def records_of(crew: Crew) -> list[tuple[str, int, int]]:
+def records_of(crew: Crew) -> list[tuple[str | None, int | None, int | None]]:
     return [
         (message.topic(), message.partition(), message.offset())
         for messages in crew.messages.values()

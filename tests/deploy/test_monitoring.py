@@ -94,7 +94,8 @@ def test_alert_names_labels_of_its_query_and_has_a_section(one: dict[str, Any]) 
     assert f"\n### {one['name']}\n" in PAGE
 
 
-def test_every_metric_is_written_and_has_a_panel() -> None:
+def test_every_metric_has_a_help_line_and_a_panel() -> None:
+    """Panels are in deploy/monitoring/description.toml."""
     text = PrometheusMetrics(registry=CollectorRegistry()).text()
     assert set(re.findall(r"^# HELP (\w+) ", text, re.MULTILINE)) >= METRICS.keys()
     shown = {
@@ -104,9 +105,11 @@ def test_every_metric_is_written_and_has_a_panel() -> None:
 
 
 def test_files_are_those_of_the_description() -> None:
-    """Run deploy/monitoring/make.py after a change."""
-    assert json.loads(make.DASHBOARD.read_text()) == make.dashboard(DESCRIPTION)
-    assert json.loads(make.ALERTS.read_text()) == make.alert_rules(DESCRIPTION)
+    for path, made in (
+        (make.DASHBOARD, make.dashboard(DESCRIPTION)),
+        (make.ALERTS, make.alert_rules(DESCRIPTION)),
+    ):
+        assert json.loads(path.read_text()) == made, f"{path.name} is old: run make generated"
 
 
 # For each alert: series for promtool, each with its values at every minute, and the minute at which

@@ -128,7 +128,9 @@ class DrivenMember:
     def request(self, kind: RequestKind) -> Send:
         """Return the effect of the last step that sent the request of a kind."""
         request_id = self.member.outstanding[kind].request_id
-        return next(send for send in self.found(Send) if send.request_id == request_id)
+        found = [send for send in self.found(Send) if send.request_id == request_id]
+        assert found, f"{kind} was sent in an earlier step: use `answer`"
+        return found[0]
 
     def found(self, kind: type[EffectKind]) -> list[EffectKind]:
         return [effect for effect in self.effects if isinstance(effect, kind)]

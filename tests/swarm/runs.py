@@ -43,7 +43,8 @@ _SUPERVISOR_PART: Final = 0.3
 CODES: Final = dict.fromkeys(
     ("JoinGroup", "SyncGroup", "Heartbeat"), (-1, 14, 15, 16, 22, 25, 27)
 ) | {"OffsetCommit": (14, 15, 16, 22, 25, 27)}
-"""Error codes that a request may get and that a member must recover from."""
+"""Error codes that a request may get and that a member must recover from. A further code changes
+all draws: give it a generator of its own."""
 LATE_MS: Final = dict.fromkeys(("JoinGroup", "SyncGroup"), (10, 40)) | dict.fromkeys(
     ("Heartbeat", "OffsetCommit"), (10, 150, 700)
 )

@@ -1,4 +1,8 @@
-"""The clock of the driver: monotonic, and it continues while the machine sleeps."""
+"""The clock of the driver: monotonic, and it continues while the machine sleeps.
+
+No function of this file may call another one: tests replace the clock in the modules that import
+it, and not here.
+"""
 
 from __future__ import annotations
 

@@ -297,7 +297,7 @@ def readings(
     health: Health,
     events: MemberEvents,
     wanted: int | None,
-    now_s: float,
+    time_s: float,
     *,
     limits: HealthLimits = DEFAULT_LIMITS,
 ) -> Iterator[Value]:
@@ -307,13 +307,13 @@ def readings(
         health: its health.
         events: what its telemetry told.
         wanted: number of members that its group needs, None if unknown.
-        now_s: time of day, in seconds since 1970.
+        time_s: time of day, in seconds since 1970.
         limits: when the member counts as stuck.
     """
     yield Value("coopgroup_assigned_partitions", len(health.owned))
     yield Value("coopgroup_revoking_partitions", len(health.revoking))
     yield Value("coopgroup_rebalancing_seconds", health.rebalancing_s)
-    yield Value("coopgroup_last_poll_timestamp_seconds", now_s - health.since_poll_s)
+    yield Value("coopgroup_last_poll_timestamp_seconds", time_s - health.since_poll_s)
     yield Value("coopgroup_warmups", health.warmups)
     yield Value("coopgroup_standbys", health.standbys)
     yield Value("coopgroup_problems", len(health.problems(limits)))

@@ -1,7 +1,8 @@
 """All metrics: their names, kinds, labels and descriptions, as one table.
 
-Names follow the metrics of the Java client where it has one. The exporters, the dashboard, the
-alerts and the documentation read this table.
+Names follow the metrics of the Java client where it has one, but a moment is a gauge
+`…_timestamp_seconds`, from which a query subtracts. A duration is `…_seconds`. The exporters, the
+dashboard, the alerts and the documentation read this table.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ ATTRIBUTES: Final[Mapping[str, str]] = types.MappingProxyType(
 COMMITS: Final = "coopgroup_commits_total"
 COMMIT_SECONDS: Final = "coopgroup_commit_duration_seconds"
 DROPPED: Final = "coopgroup_dropped_telemetry_total"
-"""Metrics that do not come from telemetry, and are read at each scrape."""
+"""Counters and a histogram that do not come from telemetry: `MetricsFeed.values` fills them."""
 
 _SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -78,6 +79,7 @@ class Metric:
         values: usual values of its label. Their series begin at 0, because a query for an increase
             does not see the first event of a series that begins with it.
         buckets: upper bounds of a histogram, ascending.
+        merge: how values of members with the same labels become one. A sum suits counts only.
         is_of_leader: whether only the leader of a group reports it.
     """
 

@@ -132,8 +132,8 @@ QUIET = handed((10, 9, 0, 0), (20, 19, 1, 0))
 def test_facts_of_a_group(logs: list[tuple[str, Rows]], expected: dict[str, Any]) -> None:
     nothing = dict.fromkeys((one.name for one in fields(Facts)), 0)
     found = facts_of(logs, 2, [15 * MS, 1_000 * MS])
-    nothing["unavailable_by_step_s"] = (expected.get("unavailable_partition_s", 0.0),)
-    assert found == Facts(**{**nothing, **expected})
+    by_step = (expected.get("unavailable_partition_s", 0.0),)
+    assert found == Facts(**{**nothing, **expected, "unavailable_by_step_s": by_step})
 
 
 def test_a_long_wait_counts_in_each_of_its_steps() -> None:

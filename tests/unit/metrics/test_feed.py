@@ -138,6 +138,11 @@ def test_only_the_leader_tells_of_the_group() -> None:
     assert (leader["members"], leader["members_wanted"]) == (2, 4)
 
 
+def test_every_gauge_has_a_value() -> None:
+    gauges = {one.name for one in METRICS.values() if one.kind is Kind.GAUGE}
+    assert {f"coopgroup_{name}" for name in _values(leads=True)} == gauges
+
+
 def test_listener_that_raises_keeps_the_record_from_no_other() -> None:
     got: list[Envelope] = []
 

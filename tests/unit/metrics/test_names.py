@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from coopgroup.metrics.names import COMMON_LABELS, METRICS, Kind, Metric
+from coopgroup.metrics.names import COMMON_LABELS, METRICS, Kind, Merge, Metric
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
@@ -15,3 +15,5 @@ def test_names_follow_the_rules_of_prometheus(metric: Metric) -> None:
     assert list(metric.buckets) == sorted(set(metric.buckets))
     assert not set(metric.labels) & set(COMMON_LABELS)
     assert metric.help.endswith(".")
+    if metric.kind is Kind.GAUGE and metric.name.endswith("_seconds"):
+        assert metric.merge is not Merge.SUM

@@ -27,7 +27,13 @@ import attrs
 from attrs import frozen
 
 from coopgroup.core.member.chain import Chain
-from coopgroup.core.member.error_actions import Action, ErrorCode, RequestKind, action_for
+from coopgroup.core.member.error_actions import (
+    TRIED_AGAIN,
+    Action,
+    ErrorCode,
+    RequestKind,
+    action_for,
+)
 from coopgroup.core.member.parts import NO_BACK_OFF, BackOff
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group import NO_GENERATION
@@ -193,7 +199,7 @@ def _answered(
     }
     actions = set(action_of.values())
     exhausted = pending.failures + 1 >= attempts_max
-    tried_again = _WAITING if exhausted else _WAITING | _RETRYING
+    tried_again = _WAITING if exhausted else _WAITING | TRIED_AGAIN
     again = {
         code
         for code, action in action_of.items()
@@ -204,7 +210,7 @@ def _answered(
         pending,
         offsets=tuple(one for one, code in answers if code in again) if again else (),
         codes=tuple(sorted((*pending.codes, *codes))),
-        failures=pending.failures + (not actions.isdisjoint(_RETRYING)),
+        failures=pending.failures + (not actions.isdisjoint(TRIED_AGAIN)),
         sent=False,
     )
     return settled, actions
@@ -265,7 +271,6 @@ def fail_all(commits: Commits, code: int) -> tuple[Commits, tuple[Finished, ...]
     return NO_COMMITS, finished
 
 
-_RETRYING = frozenset({Action.RETRY, Action.SEEK})
 _WAITING = frozenset({Action.AFTER_SYNC})
 
 

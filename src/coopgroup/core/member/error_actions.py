@@ -81,7 +81,8 @@ class Action(enum.Enum):
     """The request succeeded."""
 
     RETRY = "retry"
-    """Send the same request again after a back-off."""
+    """Send the same request again after a back-off; a refused sync joins again. A heartbeat of a
+    classic member always waits for `retry_backoff_ms`."""
 
     SEEK = "seek coordinator"
     """The coordinator may have moved: look it up, then send the request again."""
@@ -119,6 +120,9 @@ class Action(enum.Enum):
     FAIL = "fail"
     """A retry cannot help: the application gets the error."""
 
+
+TRIED_AGAIN: Final = frozenset({Action.RETRY, Action.SEEK})
+"""Actions that send the request again, and keep the membership."""
 
 _C = ErrorCode
 _A = Action

@@ -84,7 +84,7 @@ class Member:
         heard_at_ms: when the coordinator answered last; 0 if it never answered.
         next_request_id: number of the next request.
         heartbeat_at_ms: when the next heartbeat is due.
-        back_off: the wait before the next join, sync or look-up.
+        back_off: the wait before the next join, sync, look-up, or heartbeat and leave of KIP-848.
         retries: requests that failed since their last success, by kind.
         next_join: the content of its next join.
         last_join: the content of its last join.

@@ -17,6 +17,7 @@ import attrs
 from coopgroup.core.member.effects import Report
 from coopgroup.core.member.error_actions import (
     OF_A_ROUND,
+    TRIED_AGAIN,
     Action,
     RequestKind,
     action_for,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from coopgroup.core.member.member import Member, Outstanding
     from coopgroup.core.member.turn import Turn
 
-_FAILURES: Final = frozenset({Action.RETRY, Action.SEEK, Action.REJOIN_LATER})
+_FAILURES: Final = TRIED_AGAIN | {Action.REJOIN_LATER}
 # The next round may end in the same way. A heartbeat learns of each loss only once.
 _FAILURES_OF_A_ROUND: Final = _FAILURES | {Action.LOSE, Action.LOSE_ID}
 _JOINING: Final = OF_A_ROUND | {RequestKind.CONSUMER_BEAT}

@@ -356,8 +356,8 @@ class PolicyState:
             done.
         initial_until_ms: until when the first members of the group wait for others; None for not at
             all.
-        next_round_ms: earliest time at which a round should start even if nothing happens; None for
-            never. The leader itself can start it if no delay could be announced.
+        next_round_ms: when the leader itself starts a round even if nothing happens; None for
+            never. A static leader that restarts without `coopgroup.state.dir` forgets it.
         blind: whether a resource waits that already waited in a round without memory.
         memory: `StagedRound.memory` of the round: of a policy written by a user, and not in the
             JSON.
@@ -397,7 +397,7 @@ class PolicyState:
         """Return whether the group is settled: no resource waits, moves or stops.
 
         Args:
-            now_ms: the leader's clock.
+            now_ms: the leader's monotonic clock.
         """
         rows = self.resources
         waits = (rows.loss != NOBODY).any() or self.initial_until_ms is not None or self.blind

@@ -78,7 +78,8 @@ class RoundContext:
         leader_id: member id of the leader.
         generation: last generation that the leader completed as a member, including its own
             SyncGroup.
-        now_ms: the leader's clock, in ms.
+        now_ms: the leader's monotonic clock, in ms. It tells how long something lasts, never the
+            time of day.
         state: the leader's memory of the last round; None if it did not lead the last round.
         balance: whether the leader started the round because lags were uneven for a long time, by
             the rule of this policy. Other members may have started the same round for other

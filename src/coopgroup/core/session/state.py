@@ -118,7 +118,8 @@ def new_session(
         config: settings of the member.
         kept: identity of the earlier process, or None; see `new_member`.
         led: whether that process led its group.
-        next_round_in_ms: time from now until the round that it owed, in ms; None without one.
+        next_round_in_ms: time from its last round to the round that it owed, in ms, which counts
+            from now: nobody knows how long it was away. None without one.
         now_ms: the host's monotonic clock, in ms.
 
     Raises:

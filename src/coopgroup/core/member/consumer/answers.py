@@ -31,6 +31,7 @@ from coopgroup.core.member.effects import (
     RevokeResources,
 )
 from coopgroup.core.member.error_actions import (
+    TRIED_AGAIN,
     Action,
     ErrorCode,
     RequestKind,
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from coopgroup.core.member.turn import Turn
     from coopgroup.core.model.group_api import TopicPartitions
 
-_TRIED_AGAIN: Final = frozenset({Action.SEEK, Action.RETRY})
 _FENCES: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 # A timeout that is set later counts from the next question. Until then a lease may be too long.
 _TIMEOUT_AGE_MS: Final = 300_000
@@ -323,7 +323,7 @@ def _left(turn: Turn, event: Answered | RequestFailed) -> None:
     elif isinstance(event.answer, ConsumerBeatAnswer):
         code = event.answer.error_code
     action = action_for(RequestKind.CONSUMER_BEAT, code)
-    leaves, tries_again = turn.member.state is MemberState.LEAVING, action in _TRIED_AGAIN
+    leaves, tries_again = turn.member.state is MemberState.LEAVING, action in TRIED_AGAIN
     if not tries_again:
         set_beat(turn, left_behind=turn.member.beat.left_behind[1:])
     if leaves:
@@ -354,7 +354,7 @@ def _act_on_error(turn: Turn, kind: RequestKind, code: int, message: str) -> Non
     action, cause = action_for(kind, code), answered_with(kind.value, error_name(code))
     record = RequestRefused(request=kind.value, error=error_name(code), action=action.value)
     turn.emit(Report(record=record))
-    if action in _TRIED_AGAIN or _is_converted_soon(turn, code):
+    if action in TRIED_AGAIN or _is_converted_soon(turn, code):
         _try_again(turn, action)
     elif action is Action.LOSE_ID and (member.in_generation or code in _FENCES):
         _be_fenced(turn, code, cause)
