@@ -1,7 +1,7 @@
 """`make exhaust`: every fault at every message of small histories.
 
     python -m tests.support.exhaust [--pairs] [--every-code] [--part K/N] [--minutes M] [NAME...]
-    python -m tests.support.exhaust --bugs
+    python -m tests.support.exhaust --bugs [NAME...]
 
 It plays the cells of `tests.swarm.histories` that this revision has not played yet, on all cores. A
 cell that is done has a line in build/exhaust, so the next call goes on there. A change of the core,
@@ -15,7 +15,7 @@ pairs, or the pairs of some cells, the tally in docs/development/exhausted.md ge
 A name is that of a history, or of a cell: "topic grows, none, simple".
 
 With `--bugs` it prints which deliberate bugs (`mutants`) exhaustion finds: for each, it plays some
-single faults of each cell, in a random order, until one fails.
+single faults of each cell, in a random order, until one fails. Of named cells it plays all.
 """
 
 import argparse
@@ -61,11 +61,11 @@ _IN_PAIRS: Final = frozenset(
 def main(arguments: Sequence[str]) -> int:
     """Run; the exit status is 1 if any run failed."""
     options = _options(arguments)
-    if options.bugs:
-        return _hunt_bugs()
     kind = "pairs" if options.pairs else "every code" if options.every_code else "singles"
     named = set(options.named)
     cells = ordered(one for one in CELLS if not named or named & {one.history, str(one)})
+    if options.bugs:
+        return _hunt_bugs(cells, of_each=None if named else _BUG_RUNS_OF_A_CELL)
     number, parts = options.part
     cells = cells[number - 1 :: parts]
     path = BUILD / f"{revision()}-{kind.replace(' ', '-')}.jsonl"
@@ -255,11 +255,12 @@ def _tally(kind: str, cells: int, runs: int, failed: int, reached: int) -> None:
     TALLY.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
-def _hunt_bugs() -> int:
+def _hunt_bugs(cells: Iterable[Cell], of_each: int | None) -> int:
     """Print the outcome for each deliberate bug, and their number."""
     chance, trials = random.Random("exhaust/bugs"), []
-    for cell in CELLS:
-        trials += chance.sample(list(single_faults(cell)), _BUG_RUNS_OF_A_CELL)
+    for cell in cells:
+        faults = list(single_faults(cell))
+        trials += faults if of_each is None else chance.sample(faults, of_each)
     chance.shuffle(trials)
     find, alive = partial(_find, trials), []
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:

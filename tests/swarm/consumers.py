@@ -390,7 +390,9 @@ class Beats:
         """Handle a call without an answer."""
         if self.transcript is not None:
             self.transcript.failed(call)
+        if not isinstance(call.send.request, ConsumerBeatRequest):
+            return
         waiting = {one.request_id for one in call.process.session.member.outstanding.values()}
         # A heartbeat from before a loss says nothing of what the member told when it joined again.
-        if isinstance(call.send.request, ConsumerBeatRequest) and call.send.request_id in waiting:
+        if call.send.request_id in waiting:
             self.told.pop(call.send.request.member_id, None)

@@ -57,6 +57,14 @@ POLICIES: Final[Mapping[str, Choice]] = {
             "lag_cooldown_ms": 200,
         },
     ),
+    "paced": Choice(
+        name="incremental",
+        options={
+            "scheduled_rebalance_timeout_ms": 0,
+            "max_moves_per_round": 1,
+            "move_interval_ms": 500,
+        },
+    ),
     CONSUMER: Choice(name="simple"),  # of classic members; a member of KIP-848 has no policy
 }
 """The policies of the cells, by name; `CONSUMER` for a group in which the broker assigns."""
@@ -76,6 +84,7 @@ class History:
         members: number of the first members; with 0 the group begins with the acts.
         client: of the first members; only with `CONSUMER`.
         faults: fields of `Faults` that differ from those of the other histories.
+        rebalance_timeout_ms: as of a run.
         assignor: as of a run.
         theirs: as of a run.
     """
@@ -86,6 +95,7 @@ class History:
     members: int = 3
     client: str = ""
     faults: Mapping[str, Any] = field(factory=dict)
+    rebalance_timeout_ms: int = 1_500
     assignor: str = "sticky"
     theirs: str = ""
 
@@ -99,6 +109,7 @@ _LATE_MS: Final = 800  # after the session
 _STEP_MS: Final = 700  # the group rests between two steps
 _DOWN_MS: Final = 100  # a member has stopped, and left
 _T: Final = ("T",)
+_NOBODY: Final = (Identity.NONE,)
 _SLOW_STOPS: Final = {"slow": 1.0, "slow_ms_max": 400}
 
 
@@ -216,7 +227,7 @@ HISTORIES: Final[Mapping[str, History]] = {
     "grows while it decides": History(
         acts=(start_of("p4", _T), resize_of("T", 10, after_ms=300)),
         policies=("simple",),
-        identities=(Identity.NONE,),
+        identities=_NOBODY,
         faults={"lead_ms_max": 400},
     ),
     "grows while it returns": History(
@@ -231,8 +242,46 @@ HISTORIES: Final[Mapping[str, History]] = {
     "shrinks while it warms up": History(  # members stop partitions, and others become warm
         acts=(_of(ActKind.HAND_OVER), resize_of("T", 5, after_ms=20)),
         policies=("warm",),
-        identities=(Identity.NONE,),
+        identities=_NOBODY,
         faults=_SLOW_STOPS,
+    ),
+    "joins at the end of a lease": History(
+        acts=(resize_of("U", 2), start_of("p4", _T, after_ms=250)),
+        policies=("simple",),
+        identities=_NOBODY,
+        rebalance_timeout_ms=695,
+    ),
+    "commits late": History(
+        acts=(start_of("p4", _T), _of(ActKind.CLOSE, "p4", after_ms=360)),
+        policies=("incremental",),
+        identities=_NOBODY,
+        faults={"late_commit_ms": 300},
+    ),
+    "awaits no commits": History(
+        acts=(start_of("p4", _T),),
+        policies=("deferred",),
+        identities=_NOBODY,
+        faults={"awaits_commits": False, "commit_interval_ms": 250},
+    ),
+    "leader follows and leads again": History(
+        acts=(
+            _of(ActKind.CRASH, "p3"),
+            _of(ActKind.STALL, "p1", after_ms=740),  # p2 leads then, and the share of p3 waits
+            _of(ActKind.CRASH, "p2", after_ms=190),
+        ),
+        policies=("deferred",),
+        identities=_NOBODY,
+    ),
+    "joins while it decides": History(
+        acts=(start_of("p4", _T), start_of("p5", _T, after_ms=200)),
+        policies=("paced",),
+        identities=_NOBODY,
+        faults={"lead_ms_max": 400},
+    ),
+    "static member joins after a crash": History(
+        acts=(_of(ActKind.CRASH, "p3"), start_of("p5", _T, identity=Identity.STATIC)),
+        policies=("deferred",),
+        identities=_NOBODY,
     ),
     "newcomer declines": History(
         acts=(start_of("p4", _T), _of(ActKind.DECLINE, "p4", topics=_T, number=8, after_ms=2)),
@@ -250,17 +299,31 @@ HISTORIES: Final[Mapping[str, History]] = {
     "unreadable": History(
         acts=(_of(ActKind.GARBLE), start_of("p4", _T)),
         policies=_PLAIN,
-        identities=(Identity.NONE,),
+        identities=_NOBODY,
+    ),
+    "leader is unreadable": History(
+        acts=(
+            resize_of("U", 3),
+            start_of("p1", _T),
+            start_of("p2", TOPICS),
+            start_of("p3", ("U",)),
+            _of(ActKind.GARBLE, LEADER, after_ms=125),  # between two moves
+            start_of("p4", ("U",), after_ms=100),
+        ),
+        policies=("paced",),
+        identities=_NOBODY,
+        members=0,
+        assignor="lag-aware",
     ),
     "equal claims": History(
         acts=(_of(ActKind.FORGE, "p3", number=0), _of(ActKind.CLOSE, LEADER)),
         policies=_PLAIN,
-        identities=(Identity.NONE,),
+        identities=_NOBODY,
     ),
     "old claims": History(
         acts=(_of(ActKind.FORGE, "p3", number=1), _of(ActKind.CLOSE, LEADER)),
         policies=_PLAIN,
-        identities=(Identity.NONE,),
+        identities=_NOBODY,
     ),
     "repeats a generation": History(
         # The members have joined when the group coordinator moves, and no log has their round.
@@ -271,7 +334,7 @@ HISTORIES: Final[Mapping[str, History]] = {
             _of(ActKind.CRASH, LEADER),
         ),
         policies=_PLAIN,
-        identities=(Identity.NONE,),
+        identities=_NOBODY,
     ),
     "beside eager members": History(
         acts=(_other("f1"), _of(ActKind.CLOSE, "f1", after_ms=_STEP_MS)),
@@ -285,6 +348,31 @@ HISTORIES: Final[Mapping[str, History]] = {
             _of(ActKind.CLOSE, "f1", after_ms=400),
         ),
         policies=("simple", "deferred"),
+        theirs=COOPERATIVE,
+    ),
+    "forms beside eager members": History(
+        acts=(
+            _other("f1"),
+            _evolve(start_of("p3", _T), client=Client.BACK),
+            start_of("p4", _T),
+        ),
+        policies=("deferred",),
+        identities=_NOBODY,
+        members=0,
+        theirs="range",
+    ),
+    "subscribes beside cooperative members": History(
+        acts=(
+            _evolve(start_of("p1", TOPICS), client=Client.BACK),
+            _other("f1"),
+            _evolve(_other("f2"), after_ms=700),
+            _of(ActKind.SUBSCRIBE, "p1", topics=_T, after_ms=480),
+            _of(ActKind.SUBSCRIBE, "p1", topics=("U",), after_ms=440),
+        ),
+        policies=("simple",),
+        identities=_NOBODY,
+        members=0,
+        faults={"commit_interval_ms": 30, "delay_ms_max": 40},
         theirs=COOPERATIVE,
     ),
     "kip-848": History(
@@ -350,6 +438,7 @@ class Cell:
             seed=1,
             policy=POLICIES[self.policy],
             assignor=history.assignor,
+            rebalance_timeout_ms=history.rebalance_timeout_ms,
             faults=_evolve(
                 Faults(
                     restore_ms_max=_RESTORE_MS if self.policy == "warm" else 10,
@@ -359,7 +448,9 @@ class Cell:
             ),
             acts=tuple(
                 _evolve(act, identity=identity)
-                if act.kind is ActKind.START and act.client != Client.OTHER
+                if act.kind is ActKind.START
+                and act.client != Client.OTHER
+                and act.identity is Identity.NONE
                 else act
                 for act in acts
             ),
