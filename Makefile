@@ -46,7 +46,7 @@ FROM_ROOT := PYTHONPATH=$(CURDIR)
 .PHONY: help setup demo history test verify flaky tools lint types imports generated docs package release pytest quick coverage bench measure brokers soak exhaust chaos format lock jars clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## the environment in .venv, from the hash-pinned lock
 
@@ -104,7 +104,7 @@ types: setup ## mypy --strict over src and tests, pyright over the public interf
 imports: setup ## the layers of the architecture
 	$(BIN)/lint-imports --no-logo
 
-generated: setup ## all files and tables that are made from code, but for measured figures
+generated: setup ## all files and tables that are made from code, but for figures (measured, or of simulations)
 	@for script in rule_tables key_tables metrics_table state_diagram callback_table table_columns; do \
 	    $(FROM_ROOT) $(BIN)/python docs/make_$$script.py || exit 1; done
 	@$(FROM_ROOT) $(BIN)/python deploy/monitoring/make.py

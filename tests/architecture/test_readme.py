@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,13 +70,32 @@ def test_examples_are_of_a_kind_that_is_tested() -> None:
     assert sorted(kinds) == ["python broker"]
 
 
+def test_tables_of_the_headline_have_a_figure_for_each_kind_and_scenario() -> None:
+    tables = _tables(headline.PAGE, "headline")
+    assert len(tables) == 3
+    titles = [SCENARIOS[one].title for one in headline.DEFAULT_SCENARIOS]
+    for (_, *kinds), *rows in tables:
+        assert kinds == list(headline.DEFAULT_KINDS)
+        assert [row[0] for row in rows] == titles
+        assert [row for row in rows if not _has_figures(row)] == []
+
+
 def test_first_table_is_that_of_its_page() -> None:
-    begin, end = "<!-- default-timeouts:begin -->", "<!-- default-timeouts:end -->"
-    measured = tables_between(headline.PAGE, begin, end)
-    assert tables_between(README, begin, end) == measured
-    ((_, *kinds), *rows) = measured[0]
+    measured = _tables(headline.PAGE, "default-timeouts")
+    assert _tables(README, "default-timeouts") == measured
+    (((_, *kinds), *rows),) = measured
     assert kinds == list(headline.HEADINGS.values())
     assert [row[0] for row in rows] == [SCENARIOS[one].title for one in headline.SHOWN_SCENARIOS]
+    assert [row for row in rows if not _has_figures(row)] == []
+
+
+def _tables(page: Path, name: str) -> list[list[list[str]]]:
+    return tables_between(page, f"<!-- {name}:begin -->", f"<!-- {name}:end -->")
+
+
+def _has_figures(row: list[str]) -> bool:
+    """Return whether every cell after the title has a figure."""
+    return all(any(one.isdigit() for one in cell) for cell in row[1:])
 
 
 def test_throughput_is_that_of_its_page() -> None:

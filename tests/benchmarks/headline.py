@@ -146,7 +146,8 @@ def run(
 def machine() -> str:
     """Return the revision, and how idle the machine is, as a sentence."""
     git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    revision = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    found = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    revision = found or "unknown"  # outside of a clone
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     state = "idle" if load <= IDLE_LOAD_MAX * cores else "busy"
     day = time.strftime("%Y-%m-%d", time.gmtime())

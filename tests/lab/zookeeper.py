@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from coopgroup.errors import ConfigurationError
 from coopgroup.testing import ClusterStartError, KafkaCluster, KafkaRelease
 from coopgroup.testing.brokers import LOG_OPTIONS, Broker, Started, broker_address
 from coopgroup.testing.maven import KafkaRuntime, build_once, copy_kafka_jars, kafka_runtime
@@ -60,9 +61,15 @@ class ZooKeeperCluster(KafkaCluster):
         return KafkaRelease(version=version, line=read_version(version))
 
     def start_broker(self, broker: int, version: str | None = None) -> None:
-        """Wait until ZooKeeper has dropped the broker, and start it again."""
+        """Wait until ZooKeeper has dropped the broker, and start it again.
+
+        Raises:
+            ConfigurationError: another release.
+        """
+        if version is not None:
+            raise ConfigurationError("version", version, "none: these brokers are not upgraded")
         time.sleep(SESSION_TIMEOUT_MS / 1000)
-        super().start_broker(broker, version)
+        super().start_broker(broker)
 
     def stop(self) -> None:
         """Kill ZooKeeper, too."""

@@ -109,7 +109,7 @@ _LATE_MS: Final = 800  # after the session
 _STEP_MS: Final = 700  # the group rests between two steps
 _DOWN_MS: Final = 100  # a member has stopped, and left
 _T: Final = ("T",)
-_NOBODY: Final = (Identity.NONE,)
+_DYNAMIC: Final = (Identity.NONE,)
 _SLOW_STOPS: Final = {"slow": 1.0, "slow_ms_max": 400}
 
 
@@ -227,7 +227,7 @@ HISTORIES: Final[Mapping[str, History]] = {
     "grows while it decides": History(
         acts=(start_of("p4", _T), resize_of("T", 10, after_ms=300)),
         policies=("simple",),
-        identities=_NOBODY,
+        identities=_DYNAMIC,
         faults={"lead_ms_max": 400},
     ),
     "grows while it returns": History(
@@ -242,25 +242,25 @@ HISTORIES: Final[Mapping[str, History]] = {
     "shrinks while it warms up": History(  # members stop partitions, and others become warm
         acts=(_of(ActKind.HAND_OVER), resize_of("T", 5, after_ms=20)),
         policies=("warm",),
-        identities=_NOBODY,
+        identities=_DYNAMIC,
         faults=_SLOW_STOPS,
     ),
     "joins at the end of a lease": History(
         acts=(resize_of("U", 2), start_of("p4", _T, after_ms=250)),
         policies=("simple",),
-        identities=_NOBODY,
+        identities=_DYNAMIC,
         rebalance_timeout_ms=695,
     ),
     "commits late": History(
         acts=(start_of("p4", _T), _of(ActKind.CLOSE, "p4", after_ms=360)),
         policies=("incremental",),
-        identities=_NOBODY,
+        identities=_DYNAMIC,
         faults={"late_commit_ms": 300},
     ),
     "awaits no commits": History(
         acts=(start_of("p4", _T),),
         policies=("deferred",),
-        identities=_NOBODY,
+        identities=_DYNAMIC,
         faults={"awaits_commits": False, "commit_interval_ms": 250},
     ),
     "leader follows and leads again": History(
@@ -270,18 +270,18 @@ HISTORIES: Final[Mapping[str, History]] = {
             _of(ActKind.CRASH, "p2", after_ms=190),
         ),
         policies=("deferred",),
-        identities=_NOBODY,
+        identities=_DYNAMIC,
     ),
     "joins while it decides": History(
         acts=(start_of("p4", _T), start_of("p5", _T, after_ms=200)),
         policies=("paced",),
-        identities=_NOBODY,
+        identities=_DYNAMIC,
         faults={"lead_ms_max": 400},
     ),
     "static member joins after a crash": History(
         acts=(_of(ActKind.CRASH, "p3"), start_of("p5", _T, identity=Identity.STATIC)),
         policies=("deferred",),
-        identities=_NOBODY,
+        identities=_DYNAMIC,
     ),
     "newcomer declines": History(
         acts=(start_of("p4", _T), _of(ActKind.DECLINE, "p4", topics=_T, number=8, after_ms=2)),
@@ -299,7 +299,7 @@ HISTORIES: Final[Mapping[str, History]] = {
     "unreadable": History(
         acts=(_of(ActKind.GARBLE), start_of("p4", _T)),
         policies=_PLAIN,
-        identities=_NOBODY,
+        identities=_DYNAMIC,
     ),
     "leader is unreadable": History(
         acts=(
@@ -311,19 +311,19 @@ HISTORIES: Final[Mapping[str, History]] = {
             start_of("p4", ("U",), after_ms=100),
         ),
         policies=("paced",),
-        identities=_NOBODY,
+        identities=_DYNAMIC,
         members=0,
         assignor="lag-aware",
     ),
     "equal claims": History(
         acts=(_of(ActKind.FORGE, "p3", number=0), _of(ActKind.CLOSE, LEADER)),
         policies=_PLAIN,
-        identities=_NOBODY,
+        identities=_DYNAMIC,
     ),
     "old claims": History(
         acts=(_of(ActKind.FORGE, "p3", number=1), _of(ActKind.CLOSE, LEADER)),
         policies=_PLAIN,
-        identities=_NOBODY,
+        identities=_DYNAMIC,
     ),
     "repeats a generation": History(
         # The members have joined when the group coordinator moves, and no log has their round.
@@ -334,7 +334,7 @@ HISTORIES: Final[Mapping[str, History]] = {
             _of(ActKind.CRASH, LEADER),
         ),
         policies=_PLAIN,
-        identities=_NOBODY,
+        identities=_DYNAMIC,
     ),
     "beside eager members": History(
         acts=(_other("f1"), _of(ActKind.CLOSE, "f1", after_ms=_STEP_MS)),
@@ -357,7 +357,7 @@ HISTORIES: Final[Mapping[str, History]] = {
             start_of("p4", _T),
         ),
         policies=("deferred",),
-        identities=_NOBODY,
+        identities=_DYNAMIC,
         members=0,
         theirs="range",
     ),
@@ -370,7 +370,7 @@ HISTORIES: Final[Mapping[str, History]] = {
             _of(ActKind.SUBSCRIBE, "p1", topics=("U",), after_ms=440),
         ),
         policies=("simple",),
-        identities=_NOBODY,
+        identities=_DYNAMIC,
         members=0,
         faults={"commit_interval_ms": 30, "delay_ms_max": 40},
         theirs=COOPERATIVE,

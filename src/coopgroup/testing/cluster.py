@@ -461,7 +461,7 @@ class KafkaCluster:
 
     def _later_runtime(self, broker_id: int, version: str) -> KafkaRuntime:
         now, release = self._broker(broker_id).runtime.release, self._read_release(version)
-        if release.line < now.line:
+        if release.numbers < now.numbers:
             raise ConfigurationError("version", version, f"{now.version} or later")
         return fetch_kafka(version)
 

@@ -36,6 +36,11 @@ class KafkaRelease:
     line: tuple[int, int]
 
     @property
+    def numbers(self) -> tuple[int, ...]:
+        """All numbers of the release."""
+        return tuple(map(int, self.version.split(".")))
+
+    @property
     def checkpoint_path(self) -> str:
         """Path of the bootstrap snapshot from its storage tool, below the log folder."""
         if self.line >= _FIRST_BOOTSTRAP_IN_LOG:

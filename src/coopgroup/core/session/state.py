@@ -119,7 +119,7 @@ def new_session(
         kept: identity of the earlier process, or None; see `new_member`.
         led: whether that process led its group.
         next_round_in_ms: time from its last round to the round that it owed, in ms, which counts
-            from now: nobody knows how long it was away. None without one.
+            from now: the time that it was away is unknown. None without one.
         now_ms: the host's monotonic clock, in ms.
 
     Raises:

@@ -18,7 +18,10 @@ from confluent_kafka import (
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.model import ResourceSet
 from coopgroup.kafka.records.fetching import Fetching
+from coopgroup.kafka.records.offsets import OffsetStore
+from coopgroup.kafka.records.record_buffer import RecordBuffer
 from coopgroup.kafka.rpc.questions import CommittedOffset
+from tests.support.inner import inner
 from tests.unit.kafka.fakes import FakeCoordinator, FakeLibrdkafka, starts
 from tests.unit.kafka.test_consumer_delivery_interruption import PLACES_MAX, interrupt, strike
 
@@ -222,6 +225,26 @@ def test_a_partition_is_asked_for_when_a_signal_strikes_as_it_begins() -> None:
         assert [one.offset for one in librdkafka.assigned] == [7]
 
 
+def test_begin_of_an_earlier_assignment_does_not_count_when_a_signal_interrupted_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its first offset would be committed, although another member has committed more meanwhile."""
+    fetching, _ = begin("earliest", CommittedOffset(-1))
+    coordinator: Any = fetching.starts.lookup.transport
+    coordinator.is_silent = True
+
+    def interrupted(_self: object, _partitions: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RecordBuffer, "drop", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fetching.end(ResourceSet({"t": [0]}))
+    fetching.begin([ZERO])
+    assert fetching.begin_of(("t", 0)) is None
+    assert OffsetStore(fetching, automatic=True).due(ResourceSet({"t": [0]})) == ()
+
+
 @pytest.mark.parametrize("sought", [None, 7])
 def test_held_partition_begins_when_it_is_released_where_seek_says(sought: int | None) -> None:
     fetching = Fetching(FakeLibrdkafka(), starts())
@@ -254,12 +277,12 @@ def test_held_partition_that_is_given_up_or_held_again_is_not_begun() -> None:
 HOLD, BEGIN, BEGIN_AT, BEGIN_AT_END = "hold", "begin", "begin at 5", "begin at the end"
 SEEK, SEEK_END = "seek 5", "seek the end"
 RELEASE, KNOWN, END = "release", "begin_known", "end"
+ANSWER, ANSWER_NONE = "an answer", "an answer without a commit"
 STATES: dict[tuple[str, str], str] = {
     ("none", HOLD): "held",
     ("none", BEGIN): "waiting",
     ("none", BEGIN_AT): "fetched",
     ("none", BEGIN_AT_END): "waiting",
-    ("none", RELEASE): "none",
     ("none", KNOWN): "none",
     ("none", END): "none",
     ("held", HOLD): "held",
@@ -269,17 +292,16 @@ STATES: dict[tuple[str, str], str] = {
     ("held", SEEK_END): "held",
     ("held", END): "none",
     ("waiting", KNOWN): "waiting",
-    ("waiting", RELEASE): "waiting",
+    ("waiting", ANSWER): "fetched",
+    ("waiting", ANSWER_NONE): "stuck",
     ("waiting", SEEK): "fetched",
     ("waiting", SEEK_END): "waiting",
     ("waiting", END): "none",
     ("stuck", KNOWN): "stuck",
-    ("stuck", RELEASE): "stuck",
     ("stuck", SEEK): "fetched",
     ("stuck", SEEK_END): "waiting",
     ("stuck", END): "none",
     ("fetched", KNOWN): "fetched",
-    ("fetched", RELEASE): "fetched",
     ("fetched", SEEK): "fetched",
     ("fetched", SEEK_END): "waiting",
     ("fetched", END): "none",
@@ -291,11 +313,13 @@ def state_of(fetching: Fetching, key: tuple[str, int] = ("t", 0)) -> str:
     states = {
         "held": key in fetching.held,
         "waiting": key in fetching.waiting,
+        "stuck": key in inner(fetching, "_stuck"),
         "fetched": key in fetching.fetched,
     }
     found = [name for name, is_so in states.items() if is_so]
     assert len(found) <= 1, found
-    return found[0] if found else "stuck" if key in fetching.begun else "none"
+    assert bool(found) == (key in fetching.begun)
+    return found[0] if found else "none"
 
 
 @pytest.mark.parametrize(("before", "call"), STATES)
@@ -307,11 +331,16 @@ def test_partition_is_in_one_state(before: str, call: str, monkeypatch: pytest.M
         coordinator: Any = fetching.starts.lookup.transport
         coordinator.is_silent = True
     else:
-        fetching = silent()[0]
+        fetching, _, coordinator = silent("error")
     held: list[TopicPartition] = []
 
     def hold() -> None:
         held.extend(fetching.hold([ZERO]))
+
+    def hear(offset: int) -> None:
+        coordinator.committed["t", 0] = CommittedOffset(offset)
+        answer(coordinator)
+        fetching.begin_known()
 
     five, end = TopicPartition("t", 0, 5), TopicPartition("t", 0, OFFSET_END)
     calls: dict[str, Callable[[], object]] = {
@@ -323,6 +352,8 @@ def test_partition_is_in_one_state(before: str, call: str, monkeypatch: pytest.M
         SEEK_END: lambda: fetching.seek(end),
         RELEASE: lambda: fetching.release(held),
         KNOWN: fetching.begin_known,
+        ANSWER: lambda: hear(7),
+        ANSWER_NONE: lambda: hear(-1),
         END: lambda: fetching.end(ResourceSet({"t": [0]})),
     }
     for one in {"held": [HOLD], "waiting": [BEGIN], "fetched": [BEGIN_AT]}.get(before, []):
