@@ -137,7 +137,7 @@ def test_brokers_are_upgraded_below_groups_of_both_protocols(tmp_path: Path) -> 
         assert [changes_of(crew) for crew in crews] == changes
         for broker in cluster.brokers:
             command = Path(f"/proc/{cluster.pid(broker)}/cmdline").read_bytes()
-            assert f"{AFTER}/".encode() in command, "an old broker"
+            assert f"/kafka-{AFTER}-".encode() in command, "an old broker"
         for crew in crews:
             join(crew, "c")
         poll_until(crews, lambda: shared(crews))
