@@ -256,7 +256,7 @@ _OWN: Final = (
         _OURS,
         Text(),
         "a directory of this host that keeps member identities when their processes end ([how]"
-        "(consumer.md#a-restart-that-nobody-notices)). It is created if it does not exist. If not "
+        "(consumer.md#a-restart-without-a-rebalance)). It is created if it does not exist. If not "
         "given, no identity is kept. No effect together with `group.instance.id`",
         groups=True,
     ),
