@@ -15,7 +15,8 @@ brokers. Its rules are:
   readable subscription since.
 - **contested**: a leader that led the last round contests no claim of the member that it gave the
   partition to.
-- **fair**: a leader assigns no partition to a hostile member beyond its fair share.
+- **fair**: a leader assigns no partition to a hostile member beyond its fair share, unless a member
+  declines partitions, which go to the others.
 - **single owner**: no two members own a partition. After a round that a hostile member led they
   may, until an honest member has led the next one and its revocations are done.
 - **subscribed**: no honest member gets a partition of a topic that it never subscribed to.
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from coopgroup.core.model.group_api import Answer
-    from coopgroup.protocol import Subscription
+    from coopgroup.protocol import Subscription, UserData
     from coopgroup.simulator.host.process import Process
     from coopgroup.simulator.simulation import Simulation
     from coopgroup.simulator.world import Watcher
@@ -312,6 +313,8 @@ class Witness:
         sharers = [one for one in made.said.values() if one and wanted.restrict_names(one.topics)]
         if not sharers:  # the topics of all members are gone
             return
+        if any(map(_declines, sharers)):
+            return
         topics = {topic for one in sharers for topic in one.topics}
         shared = self.simulation.brokers.existing().restrict_names(topics)
         fair = -(-len(shared) // len(sharers))
@@ -417,11 +420,20 @@ def _said(metadata: bytes) -> Subscription | None:
 
 
 def _hands_over(said: Subscription) -> bool:
-    try:
-        ours = decode_user_data(said.user_data)
-    except DecodeError:
-        return False
+    ours = _user_data(said)
     return ours is not None and ours.hands_over
+
+
+def _declines(said: Subscription) -> bool:
+    ours = _user_data(said)
+    return ours is not None and bool(ours.declined)
+
+
+def _user_data(said: Subscription) -> UserData | None:
+    try:
+        return decode_user_data(said.user_data)
+    except DecodeError:
+        return None
 
 
 def _given(assignment: bytes) -> ResourceSet:

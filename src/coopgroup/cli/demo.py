@@ -53,13 +53,15 @@ MEMBERS: Final = ("m1", "m2", "m3")
 CONFIG: Final = {
     "auto.offset.reset": "earliest",
     "auto.commit.interval.ms": 1_000,
-    "session.timeout.ms": 6_000,
-    "heartbeat.interval.ms": 1_000,
+    "session.timeout.ms": 9_000,  # the default of 45 s would make a long story
+    "heartbeat.interval.ms": 3_000,  # the default
     "log_level": 0,
 }
 PRODUCER: Final = {"enable.idempotence": True, "log_level": 0}
+# Members of two groups that start at once would wait for each other's processor.
+APART_S: Final = 0.8
 QUIET_NS: Final = 1_200_000_000
-WAIT_S_MAX: Final = 15.0
+WAIT_S_MAX: Final = 20.0
 NEWS: Final = {ASSIGNED: "gets", REVOKED: "gives up", LOST: "loses"}
 SUMMARY: Final = {
     "records consumed": "{0.consumed:,}",
@@ -242,6 +244,7 @@ class _Story:
                 one = next(one for one in processes if (one.member, one.state) == (member, "ready"))
                 one.state = "consuming"
                 print("go", file=one.popen.stdin, flush=True)
+            self._until(lambda: False, APART_S)
         self._until(self._is_settled, WAIT_S_MAX)
         self.moments.append(time.monotonic_ns())
         owned = {member: [ranges(one.owned) for one in self._living(member)] for member in MEMBERS}
