@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from attrs import asdict, frozen
@@ -60,8 +61,9 @@ HEADINGS: Final[Mapping[str, str]] = {
 SHOWN_SCENARIOS: Final = ("join", "close", "bounce", "rolling", "scale")
 """Its rows."""
 BELL_PARTITIONS: Final = 8
-IDLE_LOAD_MAX: Final = 0.3
-"""Runnable threads on an idle machine, for each core: the load average over a minute."""
+BUSY_MAX: Final = 0.1
+"""Part of the processors that something else uses on an idle machine."""
+_LOOK_S: Final = 3.0
 
 
 @frozen(kw_only=True)
@@ -148,10 +150,28 @@ def machine() -> str:
     git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
     found = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
     revision = found or "unknown"  # outside of a clone
-    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
-    state = "idle" if load <= IDLE_LOAD_MAX * cores else "busy"
+    busy = _busy_part()
+    state = "idle" if busy <= BUSY_MAX else "busy"
     day = time.strftime("%Y-%m-%d", time.gmtime())
-    return f"{day}, revision {revision}, {cores} {state} cores (load average {load:.1f} before)."
+    cores = len(os.sched_getaffinity(0))
+    return f"{day}, revision {revision}, {cores} {state} cores ({busy:.0%} in use before)."
+
+
+def _busy_part() -> float:
+    """Return which part of the processors is in use, in a time in which nothing is measured.
+
+    A load average would count the set-up.
+    """
+    before = _ticks()
+    time.sleep(_LOOK_S)
+    idle, every = (now - then for now, then in zip(_ticks(), before, strict=True))
+    return 1 - idle / every
+
+
+def _ticks() -> tuple[int, int]:
+    """Return the idle ticks of all processors, and all ticks (Linux)."""
+    _, *ticks = Path("/proc/stat").read_text().splitlines()[0].split()
+    return int(ticks[3]) + int(ticks[4]), sum(map(int, ticks[:8]))
 
 
 def tables(medians: Medians) -> str:
@@ -203,7 +223,8 @@ def main() -> None:
     timeouts = KAFKAS if is_default else SHORT
     headline = run(kinds=kinds, scenarios=scenarios, repeat=given.repeat, timeouts=timeouts)
     drawn = (one_table if is_default else tables)(headline["medians"])
-    drawn = f"{drawn}\n\nMedians of {given.repeat} runs; {headline['settings']['machine']}"
+    runs = "One run" if given.repeat == 1 else f"Medians of {given.repeat} runs"
+    drawn = f"{drawn}\n\n{runs}; {headline['settings']['machine']}"
     print(f"\n{drawn}")
     name = "default-timeouts" if is_default else "headline"
     merge_results({name: headline})
