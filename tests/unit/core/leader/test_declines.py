@@ -75,6 +75,17 @@ def test_declined_resource_stays_with_its_owner() -> None:
     assert placed(Fixed(0), group(b_owns=True))[0][1] == 1
 
 
+def test_declined_resource_leaves_an_owner_with_two_more_than_another_member() -> None:
+    """Otherwise shares would stay uneven after the member that declines has left."""
+    given = group_of(
+        {"T": range(4)},
+        claim("a", {}, declined=ResourceSet({"T": range(4)})),
+        claim("b", indices_of_t(0, 1, 2, 3)),
+        claim("c", {}),
+    )
+    assert placed(Fixed(0), given) == ([1, 2, 1, 2], {})
+
+
 def test_reasons_of_the_assignor_stay() -> None:
     assert placed(Fixed(0, no_room=True), group()) == ([NOBODY, 1, 1, 0], {("T", 0): "full"})
 
