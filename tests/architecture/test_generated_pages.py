@@ -8,10 +8,9 @@ from coopgroup.pipeline.schemas import TABLES
 from docs import (
     make_callback_table,
     make_key_tables,
-    make_metrics_table,
+    make_reference_tables,
     make_rule_tables,
     make_state_diagram,
-    make_table_columns,
 )
 from docs.make_policies_page import (
     BEGIN,
@@ -43,12 +42,6 @@ def test_table_of_callbacks_is_fresh() -> None:
     assert make_callback_table.made(text) == text
 
 
-def test_table_of_metrics_is_fresh() -> None:
-    """If this fails: python docs/make_metrics_table.py."""
-    text = make_metrics_table.PAGE.read_text()
-    assert make_metrics_table.made(text) == text
-
-
 @pytest.mark.parametrize("page", make_rule_tables.PAGES)
 def test_tables_of_rules_are_fresh(page: str) -> None:
     """If this fails: python docs/make_rule_tables.py."""
@@ -77,16 +70,21 @@ def test_use_case_has_figures_and_a_panel_for_each_policy(use_case: UseCase) -> 
     assert texts[: len(use_case.policies)] == list(use_case.policies)
 
 
-def test_columns_of_the_pipeline_are_fresh() -> None:
-    """If this fails: python docs/make_table_columns.py."""
-    text = make_table_columns.PAGE.read_text()
-    assert text == make_table_columns.page(text)
-    for name in make_table_columns.TABLES:
+@pytest.mark.parametrize("page", make_reference_tables.PAGES)
+def test_tables_of_columns_and_of_metrics_are_fresh(page: str) -> None:
+    """If this fails: python docs/make_reference_tables.py."""
+    text = (DOCS / f"{page}.md").read_text()
+    assert make_reference_tables.made(page, text) == text
+
+
+def test_every_episode_has_a_table() -> None:
+    text = (DOCS / "pipeline.md").read_text()
+    for name in make_reference_tables.TABLES:
         assert [*re.findall(rf"^\| `{name}` \| type", text, re.MULTILINE)]
 
 
 def test_every_column_of_an_episode_has_its_text() -> None:
-    pages = make_table_columns.columns().split("\n\n")
-    for name, page in zip(make_table_columns.TABLES, pages, strict=True):
+    pages = make_reference_tables.columns().split("\n\n")
+    for name, page in zip(make_reference_tables.TABLES, pages, strict=True):
         described = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
         assert described == [name, *TABLES[name].schema.names]

@@ -58,7 +58,8 @@ class ZooKeeperCluster(KafkaCluster):
 
     @staticmethod
     def _read_release(version: str) -> KafkaRelease:
-        return KafkaRelease(version=version, line=read_version(version))
+        read_version(version)  # refuses what is no release
+        return KafkaRelease(version=version)
 
     def start_broker(self, broker: int, version: str | None = None) -> None:
         """Wait until ZooKeeper has dropped the broker, and start it again.

@@ -1,9 +1,9 @@
 """`coopgroup demo`: four groups experience the same events on a real broker.
 
 Three groups are ours, one per policy. The fourth is confluent_kafka's default, an eager group. All
-consume the same topic in processes of their own (`demo_member`), at a constant rate of records. At
-the same times a member of each group joins, is closed and returns, is killed and returns. The
-summary is computed from the records that the groups handed out (`demo_facts`).
+consume the same topic in processes of their own (`demo_member`), at a constant rate of records. A
+member of each group joins, is closed and returns, is killed and returns. The groups join one after
+the other. The summary is computed from the records that they handed out (`demo_facts`).
 """
 
 from __future__ import annotations

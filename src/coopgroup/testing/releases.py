@@ -26,19 +26,19 @@ _TOOLS_OF: Final = {"4.4.0": "4.3.1"}
 
 @frozen(kw_only=True)
 class KafkaRelease:
-    """A release of Kafka.
-
-    Attributes:
-        line: the first two numbers.
-    """
+    """A release of Kafka."""
 
     version: str
-    line: tuple[int, int]
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """All numbers of the release."""
         return tuple(map(int, self.version.split(".")))
+
+    @property
+    def line(self) -> tuple[int, ...]:
+        """The first two numbers."""
+        return self.numbers[:2]
 
     @property
     def checkpoint_path(self) -> str:
@@ -70,10 +70,9 @@ def read_release(version: str) -> KafkaRelease:
     Raises:
         ConfigurationError: the name is invalid, or the release is too old for the test cluster.
     """
-    line = read_version(version)
-    if line < FIRST_LINE:
+    if read_version(version) < FIRST_LINE:
         raise _no_release(version)
-    return KafkaRelease(version=version, line=line)
+    return KafkaRelease(version=version)
 
 
 def read_version(version: str) -> tuple[int, int]:

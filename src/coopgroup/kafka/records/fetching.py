@@ -1,7 +1,8 @@
 """librdkafka's consumer, which only fetches, and its records that the application has not got yet.
 
 This file controls librdkafka with `incremental_assign` and `incremental_unassign`, which leave all
-other partitions alone. librdkafka's consumer is in no group. It gets explicit offsets only. A
+other partitions alone, and with `unassign` when none is left. librdkafka's consumer is in no
+group. It gets explicit offsets only. A
 partition without an offset waits here until its committed offset is known (`starting_offsets`). So
 does a partition that begins at an end of its log: librdkafka would not tell the offset of that end.
 

@@ -478,9 +478,7 @@ def _snippet(advice: Advice) -> str:
         return ""
     name = _CLASSES[policy.name]
     options = [
-        f"{key}={value:_}" if isinstance(value, int) else f"{key}={value!r}"
-        for key, value in sorted(policy.options.items())
-        if key != "warmup"
+        f"{key}={value:_}" for key, value in sorted(policy.options.items()) if key != "warmup"
     ]
     warmup = warmup_in(policy)
     more = ""
