@@ -29,7 +29,8 @@ from coopgroup.core.member.events import (
     WarmSetDeclared,
 )
 from coopgroup.core.model import EMPTY, Resource, ResourceSet
-from coopgroup.core.model.group_api import JoinGroupRequest
+from coopgroup.core.model.group import NO_GENERATION
+from coopgroup.core.model.group_api import JoinGroupRequest, SyncGroupRequest
 from coopgroup.errors import Decline, StartFailed
 from coopgroup.groups import callbacks, declines, lookup, state, work
 from coopgroup.groups.callbacks import Callbacks
@@ -207,7 +208,10 @@ class NamedApplication(TrueApplication):
     Attributes:
         running: definition with which each resource runs, or follows.
         granted: catalogue version of each grant.
-        told: declined resources of the last join that was sent.
+        told: what a leader has read that it declines, and must not grant. The broker answers a
+            second join of a known instance in one generation with what is stored: no leader reads
+            that join, and what was only kept in the first round is granted now.
+        generation: of its last join.
         memory: by declined resource, until when.
     """
 
@@ -219,9 +223,12 @@ class NamedApplication(TrueApplication):
     running: dict[Resource, int] = field(factory=dict)
     granted: dict[Resource, int] = field(factory=dict)
     told: ResourceSet = EMPTY
+    generation: int = NO_GENERATION
     memory: dict[Resource, int] = field(factory=dict)
     # Records say that their work has begun, and not that it has ended.
     _begun: set[Resource] = field(factory=set)
+    # Declined resources of the last join that was sent.
+    _asked: ResourceSet = EMPTY
     _lost: set[Resource] = field(factory=set)
     _busy: Counter[Resource] = field(factory=Counter)
 
@@ -282,6 +289,15 @@ class NamedApplication(TrueApplication):
         self.granted |= dict.fromkeys(resources, -1 if version is None else version)
         self._lost -= set(resources)
         self._put(GrantResources(resources=resources))
+
+    def joins(self, declined: ResourceSet) -> None:
+        """Take what a join declines that is being sent."""
+        self._asked = declined
+
+    def joined(self, generation: int) -> None:
+        """Take the generation that the answer to its last join told."""
+        self.told = EMPTY if generation == self.generation else self._asked
+        self.generation = generation
 
     def lose(self) -> None:
         # Other members may own them from now on, even while callbacks still end the work here.
@@ -457,8 +473,13 @@ class NamedProcess(Process):
         """Do nothing: the watcher notices changes of the catalogue."""
 
     def _carry_out(self, effect: SessionEffect) -> None:
-        if isinstance(effect, Send) and isinstance(effect.request, JoinGroupRequest):
-            self.named.told = self.session.member.next_join.declined
+        match effect:
+            case Send(request=JoinGroupRequest()):
+                self.named.joins(self.session.member.next_join.declined)
+            case Send(request=SyncGroupRequest(generation=generation)):
+                self.named.joined(generation)
+            case _:
+                pass
         super()._carry_out(effect)
 
     def _read_members(self, members: Sequence[JoinedMember]) -> RoundRequest:

@@ -176,12 +176,17 @@ def test_warm_up_that_failed_after_the_decision_is_left_out() -> None:
     assert messages(declined) == [], "it moves without a wait if there is no other choice"
 
 
-def test_warm_sets_are_those_of_the_living() -> None:
+@pytest.mark.parametrize("ends", ["leaving", "losing"])
+def test_warm_sets_are_those_of_members(ends: str) -> None:
+    """Regression: warm 3500004534."""
     sets = WarmSets()
     sets.take(envelope(1, 1, WarmupsChanged(warm=T0)))
     sets.take(envelope(1, 1, WarmupsChanged(warm=T1), "b"))
     assert sets.everywhere() == T01
-    sets.take(envelope(2, 1, WarmupsChanged(cancelled=T1), "b"))  # it leaves
+    sets.take(envelope(2, 1, StateChanged(before="stable", after=ends, cause=""), "b"))
+    sets.take(envelope(2, 1, WarmupsChanged(cancelled=T1), "b"))
+    assert sets.everywhere() == T0
+    assert sets.everywhere(("m",)) == T01, "its leader reads its last join"
     sets.take(envelope(2, 1, ProcessEnded(cause=EndCause.CLOSED), "b"))
     assert sets.everywhere() == T0
     assert sets.everywhere(("m",)) == T01  # still a member of the round

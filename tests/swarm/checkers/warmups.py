@@ -44,7 +44,6 @@ class _Warmups:
         warm: resources that the process is warm for, and does not own.
         begun_ms: when each warm-up began that was not moved or cancelled since.
         running: the cold ones, without those that failed.
-        left: the part of `warm` that ended last, for example because the process left.
         broken: warm ones that failed: the leader may have decided before.
         declined: those that failed and did not begin since; they move without a wait.
         ran_ms: how long the last warm-up ran that was cancelled.
@@ -60,7 +59,6 @@ class _Warmups:
     broken: ResourceSet = EMPTY
     declined: ResourceSet = EMPTY
     ran_ms: dict[Resource, int] = field(factory=dict)
-    left: ResourceSet = EMPTY
     received: int = 0
     generation: int = -1
     member: str = ""
@@ -68,7 +66,6 @@ class _Warmups:
 
     def take(self, at_ms: int, record: WarmupsChanged) -> None:
         self.broken |= record.failed & self.warm
-        self.left = record.cancelled & self.warm
         ended = record.moved | record.cancelled | record.failed
         self.warm = (self.warm | record.warm) - ended
         self.running = (self.running | record.begun) - self.warm - ended
@@ -87,13 +84,13 @@ class WarmSets:
     """The warm sets of all living processes, read record by record.
 
     Attributes:
-        dead: what ended processes were warm for, by member id; a round can still have such members.
+        ended: what ended memberships were warm for, by member id; a round can still have them.
         nameless: the same of processes that ended before they learned their member id.
         named: all member ids that processes learned.
     """
 
     warmups: dict[str, _Warmups] = field(factory=dict)
-    dead: dict[str, ResourceSet] = field(factory=dict)
+    ended: dict[str, ResourceSet] = field(factory=dict)
     nameless: ResourceSet = EMPTY
     named: set[str] = field(factory=set)
     decided_ms: dict[int, int] = field(factory=dict)
@@ -105,12 +102,10 @@ class WarmSets:
         self.named.add(envelope.member)
         match envelope.record:
             case ProcessStarted() | ProcessEnded():
-                ended = self.warmups.pop(envelope.client, None)
-                if ended is not None:
-                    # A member that left has no id in its last records.
-                    member = envelope.member or ended.member
-                    self.dead[member] = ended.warm | ended.left
-                    self.nameless |= EMPTY if member else ended.warm
+                self._end_membership(envelope)
+                self.warmups.pop(envelope.client, None)
+            case StateChanged(after="leaving" | "losing"):
+                self._end_membership(envelope)
             case WarmupsChanged():
                 begun_ms = self.decided_ms.get(envelope.generation, envelope.at_ms)
                 self.of(envelope.client).take(begun_ms, envelope.record)
@@ -132,6 +127,14 @@ class WarmSets:
             case _:
                 pass
 
+    def _end_membership(self, envelope: Envelope) -> None:
+        """Keep what the last join of a membership said; then its warm-ups are cancelled."""
+        one = self.of(envelope.client)
+        # A member that left has no id in its last records.
+        member = envelope.member or one.member
+        self.ended[member] = self.ended.get(member, EMPTY) | one.warm
+        self.nameless |= EMPTY if member else one.warm
+
     def of(self, client: str) -> _Warmups:
         """Return the warm-ups of a process."""
         found = self.warmups.get(client)
@@ -145,7 +148,7 @@ class WarmSets:
         A warm-up that failed after the last join counts: the leader hears of it with the next one.
         """
         sets = [one.warm | one.broken for one in self.warmups.values() if one.warm or one.broken]
-        sets += [self.dead[member] for member in members if member in self.dead]
+        sets += [self.ended[member] for member in members if member in self.ended]
         if any(member not in self.named for member in members):
             sets.append(self.nameless)
         return ResourceSet.union_all(sets)
