@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from coopgroup.assignors import PlacementAssignor, StickyAssignor
-from coopgroup.core.member import MemberState
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.simulator.world import Violation
-from coopgroup.telemetry import RoundDecided, StateChanged, read_ledger
+from coopgroup.telemetry import RoundDecided, read_ledger
 from tests.swarm.runs import TOPICS, Act, ActKind, draw
 from tests.swarm.warm import draw_warm
 
@@ -159,17 +158,18 @@ def misplaced(run: SwarmRun, telemetry: Sequence[Envelope], end_ms: int) -> Iter
 def left_out(run: SwarmRun, simulation: Simulation) -> Iterator[Violation]:
     """Report at rest what a process runs and declines, and what no process runs and one could.
 
-    A member that returns without a round gets what is stored. No leader knows what it declines, or
-    that an earlier life no longer does.
+    A static member that returns without a round gets what is stored. No leader knows what it
+    declines, or that an earlier life no longer does.
     """
     if not run.assignor.startswith(__name__):
         return
     world, existing = simulation.world, simulation.brokers.existing()
     works = {process: process.application.working for process in simulation.alive}
     free = existing - ResourceSet.union_all([EMPTY, *works.values()])
-    heard, returned = _last_round(world.telemetry)
+    rounds = (one.record for one in reversed(world.telemetry))
+    heard = next((one.members for one in rounds if isinstance(one, RoundDecided)), ())
     for process, working in works.items():
-        if process.session.member.member_id not in heard or process.name in returned:
+        if process.session.member.member_id not in heard:
             continue
         declined = process.session.member.next_join.declined
         if refused := working & declined:
@@ -181,20 +181,6 @@ def left_out(run: SwarmRun, simulation: Simulation) -> Iterator[Violation]:
         for resource in (one for one in wanted if _may_run(run, process.name, one)):
             message = f"no process runs {resource}, and {process.name} could"
             yield Violation(checker="left out", at_ms=world.now_ms, message=message)
-
-
-def _last_round(telemetry: Sequence[Envelope]) -> tuple[Sequence[str], set[str]]:
-    """Return the members of the last round, and the processes that returned since without one."""
-    returned: set[str] = set()
-    for one in reversed(telemetry):
-        match one.record:
-            case RoundDecided(members=members):
-                return members, returned
-            case StateChanged(after=MemberState.RETURNING.value):
-                returned.add(one.client)
-            case _:
-                pass
-    return (), returned
 
 
 def _is_placed(run: SwarmRun) -> bool:

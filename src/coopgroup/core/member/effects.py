@@ -8,11 +8,13 @@ from __future__ import annotations
 import enum
 from typing import TypeAlias
 
+import attrs
 from attrs import frozen
 
 from coopgroup.core.member.events import Answered
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import Coordinator, GroupRequest, JoinedMember
+from coopgroup.core.model.traits import Traits
 from coopgroup.core.telemetry.records import Record
 
 
@@ -175,12 +177,18 @@ class KeptIdentity:
         generation: generation of the round.
         topics: names that it subscribed to in the round, ascending.
         protocol: protocol that the coordinator chose for the round; "" for coopgroup's own.
+        declines: whether its join of the round declined resources.
+        rack: rack of its process, see `MemberConfig`.
+        traits: what its application told the leader about the process.
     """
 
     member_id: str
     generation: int
     topics: tuple[str, ...]
     protocol: str = ""
+    declines: bool = False
+    rack: str | None = None
+    traits: Traits = attrs.field(factory=dict, hash=False)
 
 
 @frozen(kw_only=True)

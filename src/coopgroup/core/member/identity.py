@@ -40,6 +40,9 @@ def keep_identity(turn: Turn) -> None:
         generation=member.generation,
         topics=member.last_join.topics,
         protocol="" if member.round.protocol == own else member.round.protocol,
+        declines=member.last_join.declines,
+        rack=member.config.rack,
+        traits=member.config.traits,
     )
     turn.set(identity=attrs.evolve(member.identity, kept=identity))
     turn.emit(KeepIdentity(identity=identity))
@@ -50,6 +53,9 @@ def come_back(turn: Turn, kept: KeptIdentity) -> None:
 
     With other topics the stored assignment is useless, so the member joins with its id. It also
     joins if it may no longer speak the group's protocol.
+
+    The leader still assigns by what the earlier process told. If this one runs elsewhere, or if one
+    of them declines resources, a round follows the stored assignment.
     """
     lease = attrs.evolve(turn.member.lease, generation=kept.generation)
     turn.set(member_id=kept.member_id, lease=lease)
@@ -63,6 +69,10 @@ def come_back(turn: Turn, kept: KeptIdentity) -> None:
         round=Round(protocol=protocol),
         heartbeat_at_ms=turn.now_ms,
     )
+    config = turn.member.config
+    declines = kept.declines or bool(turn.member.next_join.declined)
+    if declines or (kept.rack, kept.traits) != (config.rack, config.traits):
+        turn.set(rejoin_reason=Cause.RETURNED_CHANGED)
     turn.move(Trigger.RETURN, Cause.IDENTITY_KEPT)
 
 

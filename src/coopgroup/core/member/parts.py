@@ -153,6 +153,7 @@ class LastJoin:
         hands_over: whether the member handed over its resources.
         protocols: names of the offered protocols.
         catalogue_version: version of the group's catalogue, or None.
+        declines: whether it declined resources.
         sent_at_ms: when it was sent.
     """
 
@@ -160,6 +161,7 @@ class LastJoin:
     hands_over: bool = False
     protocols: tuple[str, ...] = ()
     catalogue_version: int | None = None
+    declines: bool = False
     sent_at_ms: int = 0
 
 

@@ -190,6 +190,7 @@ def _join_request(turn: Turn) -> JoinGroupRequest:
         hands_over=member.next_join.hands_over,
         protocols=tuple(name for name, _ in offered),
         catalogue_version=member.next_join.catalogue_version,
+        declines=bool(member.next_join.declined),
         sent_at_ms=turn.now_ms,
     )
     turn.set(

@@ -33,11 +33,7 @@ if TYPE_CHECKING:
 
 
 def take_stopped(turn: Turn, resources: ResourceSet) -> None:
-    """Accept the application's report that it has stopped resources.
-
-    Raises:
-        LocalProtocolError: see `note_stopped`.
-    """
+    """Accept the application's report that it has stopped resources."""
     stopped = note_stopped(turn, resources)
     if stopped and turn.member.revocation.pending and turn.member.state is MemberState.REVOKING:
         turn.rejoin_soon(more_stopped=True)
@@ -47,12 +43,9 @@ def note_stopped(turn: Turn, resources: ResourceSet) -> ResourceSet:
     """Note the resources that the application has stopped, and return those that it had to stop.
 
     Stopped resources stay in `owned` and `stopped`, so that their commits may be tried again. Other
-    resources in the report are ignored: they were lost or given up before the report arrived.
-
-    Raises:
-        LocalProtocolError: the member is not in a group, so it cannot own resources.
+    resources in the report are ignored: they were lost or given up before the report arrived. So a
+    report may come in any state, also while the member leaves.
     """
-    turn.move(Trigger.STOPPED, Cause.REVOKED)
     member = turn.member
     before = member.revocation
     stopped = resources & before.pending

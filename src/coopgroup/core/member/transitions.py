@@ -76,7 +76,6 @@ class Trigger(enum.Enum):
     ASSIGNED = "assigned"
     ASSIGNED_WITH_REVOCATION = "assigned with revocation"
     ASSIGNED_WITH_FOLLOW_UP = "assigned with follow-up"
-    STOPPED = "stopped"
     REVOKED = "revoked"
     GIVE_UP_ALL = "give up all"
     REJOIN = "rejoin"
@@ -120,7 +119,6 @@ TRANSITIONS: Final[Moves] = types.MappingProxyType({
         _T.SUBSCRIBED:               _S.JOINING,    # the stored assignment is for other topics
         _T.KNOWN:                    _S.SYNCING,
         _T.REJOIN:                   _S.JOINING,    # a round has begun
-        _T.STOPPED:                  _S.RETURNING,  # the callback ran during the loss
         _T.LOST:                     _S.LOSING,     # the application does not poll
         _T.LOST_NOTHING:             _S.JOINING,    # the generation has ended, or the id is invalid
         _T.LEAVE:                    _S.LEAVING,
@@ -134,7 +132,6 @@ TRANSITIONS: Final[Moves] = types.MappingProxyType({
         _T.RETURN:                   _S.RETURNING,  # perhaps without a new session
         _T.REJOIN:                   _S.JOINING,    # the join must be sent again
         _T.GIVE_UP_ALL:              _S.REVOKING,   # leaders would give it away: stop first
-        _T.STOPPED:                  _S.JOINING,    # the join may claim it: one more follows
         _T.LOST:                     _S.LOSING,
         _T.LOST_NOTHING:             _S.JOINING,
         _T.LEAVE:                    _S.LEAVING,
@@ -143,7 +140,6 @@ TRANSITIONS: Final[Moves] = types.MappingProxyType({
     _S.LEADING: {
         _T.SUBSCRIBED:               _S.LEADING,    # takes effect in the next round
         _T.ROUND_DECIDED:            _S.SYNCING,
-        _T.STOPPED:                  _S.LEADING,    # the join claimed it: one more follows
         _T.LOST:                     _S.LOSING,
         _T.LOST_NOTHING:             _S.JOINING,
         _T.LEAVE:                    _S.LEAVING,
@@ -155,7 +151,6 @@ TRANSITIONS: Final[Moves] = types.MappingProxyType({
         _T.ASSIGNED_WITH_REVOCATION: _S.REVOKING,
         _T.ASSIGNED_WITH_FOLLOW_UP:  _S.JOINING,
         _T.REJOIN:                   _S.JOINING,
-        _T.STOPPED:                  _S.SYNCING,    # the join claimed it: one more follows
         _T.LOST:                     _S.LOSING,
         _T.LOST_NOTHING:             _S.JOINING,
         _T.LEAVE:                    _S.LEAVING,
@@ -165,7 +160,6 @@ TRANSITIONS: Final[Moves] = types.MappingProxyType({
         _T.SUBSCRIBED:               _S.JOINING,
         _T.REJOIN:                   _S.JOINING,
         _T.GIVE_UP_ALL:              _S.REVOKING,   # an eager member before each join
-        _T.STOPPED:                  _S.STABLE,     # given up or lost long ago
         _T.LOST:                     _S.LOSING,
         _T.LOST_NOTHING:             _S.JOINING,
         _T.LEAVE:                    _S.LEAVING,
@@ -173,7 +167,6 @@ TRANSITIONS: Final[Moves] = types.MappingProxyType({
     },
     _S.REVOKING: {
         _T.SUBSCRIBED:               _S.REVOKING,   # the next join carries it
-        _T.STOPPED:                  _S.REVOKING,   # more must stop, or commits are under way
         _T.REVOKED:                  _S.JOINING,
         _T.REJOIN:                   _S.JOINING,    # slow revocations must not delay other members
         _T.LOST:                     _S.LOSING,
@@ -182,7 +175,6 @@ TRANSITIONS: Final[Moves] = types.MappingProxyType({
     },
     _S.LOSING: {
         _T.SUBSCRIBED:               _S.LOSING,     # the next join carries it
-        _T.STOPPED:                  _S.LOSING,     # the callback ran during the loss
         _T.LOSS_HANDLED:             _S.JOINING,
         _T.LEAVE:                    _S.LEAVING,
     },
@@ -190,7 +182,6 @@ TRANSITIONS: Final[Moves] = types.MappingProxyType({
         _T.LEFT:                     _S.UNSUBSCRIBED,
     },
     _S.FAILED: {
-        _T.STOPPED:                  _S.FAILED,
         _T.LOSS_HANDLED:             _S.FAILED,
         _T.LEAVE:                    _S.UNSUBSCRIBED,
     },

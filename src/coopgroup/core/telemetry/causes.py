@@ -51,6 +51,7 @@ class Cause(enum.StrEnum):
     PARTITIONS_CHANGED = "partitions changed"
     POLICY_DEADLINE = "a deadline of the policy has come"
     REBALANCE_TIMEOUT = "rebalance time-out"
+    RETURNED_CHANGED = "returned with other declined resources, rack or traits"
     REVOKED = "revocation completed"
     ROUND_BEGUN = "a round has begun"
     ROUND_DECIDED = "round decided"

@@ -411,6 +411,9 @@ def _encode(
         "generation": identity.generation,
         "topics": list(identity.topics),
         "protocol": identity.protocol,
+        "declines": identity.declines,
+        "rack": identity.rack,
+        "traits": identity.traits,
         "seen": None if seen is None else _counts(seen),
         "next_round_in_ms": next_round_in_ms,
     }
@@ -436,6 +439,9 @@ def _decode(content: bytes, group_id: str) -> _Content:
         generation=row["generation"],
         topics=tuple(row["topics"]),
         protocol=row["protocol"],
+        declines=row["declines"],
+        rack=row["rack"],
+        traits=row["traits"],
     )
     seen = None if row["seen"] is None else _seen(row["seen"])
     return kept, seen, row["next_round_in_ms"]

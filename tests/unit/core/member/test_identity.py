@@ -13,8 +13,8 @@ from coopgroup.core.member import (
     next_deadline_ms,
 )
 from coopgroup.core.member.effects import FailMember, GrantResources, KeepIdentity, Lane, Send
-from coopgroup.core.member.events import LeaveRequested, SubscriptionChanged
-from coopgroup.core.model import ResourceSet
+from coopgroup.core.member.events import LeaveRequested, StartsDeclined, SubscriptionChanged
+from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import (
     HeartbeatAnswer,
     JoinGroupAnswer,
@@ -36,6 +36,7 @@ from tests.support.members import (
 
 Kind = RequestKind
 LEAVE = LeaveRequested(reason="closed")
+FIRST = KeptIdentity(member_id="m", generation=1, topics=("T",))
 
 
 def keeping() -> DrivenMember:
@@ -53,7 +54,7 @@ def kept(driven: DrivenMember) -> list[KeptIdentity | None]:
 def test_identity_is_kept_of_each_completed_round() -> None:
     """It is kept before any grant, so that a process killed right after can read it."""
     driven = keeping()
-    assert kept(driven) == [KeptIdentity(member_id="m", generation=1, topics=("T",))]
+    assert kept(driven) == [FIRST]
     kinds = [type(one) for one in driven.effects if not hasattr(one, "record")]
     assert kinds == [KeepIdentity, GrantResources]
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2)
@@ -163,6 +164,40 @@ def test_return_into_a_stored_follow_up_goes_on_with_the_rebalance() -> None:
     driven = returning().heartbeat().sync(ResourceSet({"T": [0]}), follow_up=True)
     assert driven.granted() == [ResourceSet({"T": [0]})]
     assert driven.claims().owned.to_dict() == {"T": [0]}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        attrs.evolve(KEPT, declines=True),
+        attrs.evolve(KEPT, rack="b"),
+        attrs.evolve(KEPT, traits={"gpu": True}),
+    ],
+)
+def test_round_follows_a_return_if_the_leader_assigns_by_what_no_longer_holds(
+    told: KeptIdentity,
+) -> None:
+    """Regressions: named 3700001072 and 3700002704.
+
+    All had declined a resource. Its owner returned, and nobody gave it the resource.
+    """
+    driven = DrivenMember(member=new_member(KEEPING, told)).subscribe().heartbeat().sync()
+    assert (driven.member.state, driven.sent()) == (MemberState.JOINING, ["JoinGroupRequest"])
+    assert driven.claims().owned == HELD
+
+
+def test_round_follows_a_return_that_declines_resources() -> None:
+    driven = DrivenMember(member=new_member(KEEPING, KEPT)).give(StartsDeclined(resources=HELD))
+    assert driven.subscribe().heartbeat().sync().sent() == ["JoinGroupRequest"]
+
+
+def test_identity_tells_what_the_leader_assigns_by() -> None:
+    config = attrs.evolve(KEEPING, rack="a", traits={"gpu": True})
+    driven = DrivenMember(member=new_member(config)).subscribe().join().sync()
+    assert kept(driven) == [attrs.evolve(FIRST, rack="a", traits={"gpu": True})]
+    driven.give(StartsDeclined(resources=HELD)).join(2)
+    driven.give(StartsDeclined(resources=EMPTY))  # the leader has read the join
+    assert [one.declines for one in kept(driven.sync()) if one is not None] == [True]
 
 
 # --- leaving -----------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from coopgroup.core.member.events import (
 )
 from coopgroup.core.member.transitions import AT_WORK
 from coopgroup.core.member.turn import Turn
-from coopgroup.core.model import ResourceSet
 from coopgroup.errors import LocalProtocolError
 from tests.support.members import (
     EVERY_STATE,
@@ -114,27 +113,15 @@ WAYS: Mapping[Row, Way] = {
     (_S.STABLE, _T.LOST_NOTHING): out_of_a_heartbeat(
         WITH_NOTHING[_S.STABLE], ErrorCode.UNKNOWN_MEMBER_ID
     ),
-    (_S.REVOKING, _T.STOPPED): lambda: (
-        syncing_again()
-        .sync(ResourceSet(), follow_up=True)
-        .give(RevocationCompleted(resources=ResourceSet({"T": [0]})))
-    ),
     (_S.REVOKING, _T.REVOKED): given(revoking, LATE),
     (_S.REVOKING, _T.REJOIN): rejoining_while_it_stops,
-    (_S.RETURNING, _T.STOPPED): given(joined_again, LATE),
-    (_S.JOINING, _T.STOPPED): given(rejoining_while_it_stops, LATE),
-    (_S.LEADING, _T.STOPPED): lambda: rejoining_while_it_stops().join(3, leads=True).give(LATE),
-    (_S.SYNCING, _T.STOPPED): lambda: rejoining_while_it_stops().join(3).give(LATE),
-    (_S.STABLE, _T.STOPPED): given(stable, LATE),
     (_S.STABLE, _T.GIVE_UP_ALL): out_of_a_heartbeat(
         lambda: eager(stable()), ErrorCode.REBALANCE_IN_PROGRESS
     ),
-    (_S.LOSING, _T.STOPPED): given(OUT_OF_WORK[_S.LOSING], LATE),
     (_S.LOSING, _T.LOSS_HANDLED): given(OUT_OF_WORK[_S.LOSING], LossHandled()),
     (_S.LEAVING, _T.LEFT): refused(
         OUT_OF_WORK[_S.LEAVING], RequestKind.LEAVE_GROUP, ErrorCode.NONE
     ),
-    (_S.FAILED, _T.STOPPED): given(OUT_OF_WORK[_S.FAILED], LATE),
     (_S.FAILED, _T.LOSS_HANDLED): given(OUT_OF_WORK[_S.FAILED], LossHandled()),
 }
 ROWS = [(state, trigger) for state, row in TRANSITIONS.items() for trigger in row]
@@ -181,7 +168,6 @@ def test_hole_is_refused_and_changes_nothing(state: MemberState, trigger: Trigge
 
 
 ILLEGAL: list[tuple[MemberState, Event]] = [
-    *((state, LATE) for state in MemberState if _T.STOPPED not in TRANSITIONS[state]),
     *((state, LossHandled()) for state in MemberState if _T.LOSS_HANDLED not in TRANSITIONS[state]),
     *((state, LEAVE) for state in MemberState if _T.LEAVE not in TRANSITIONS[state]),
     *((state, SUBSCRIBED) for state in MemberState if _T.SUBSCRIBED not in TRANSITIONS[state]),
@@ -196,6 +182,14 @@ def test_illegal_event_is_refused_and_changes_nothing(state: MemberState, event:
         driven.give(event)
     assert driven.member == before
     assert driven.member.state is state
+
+
+@pytest.mark.parametrize("state", [one for one in MemberState if one is not MemberState.REVOKING])
+def test_stop_may_be_reported_in_every_state(state: MemberState) -> None:
+    """Regression, named 3700000484: the application had closed before the report arrived."""
+    driven = EVERY_STATE[state]()
+    before = driven.member
+    assert driven.give(LATE).member == before
 
 
 def test_set_when_there_is_no_such_field_raises() -> None:

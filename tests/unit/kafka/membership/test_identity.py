@@ -12,6 +12,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -138,8 +139,8 @@ def test_slot_leaves_out_what_a_leader_saw_in_part(folder: Folder, indices: list
 
 WRITTEN = (
     b'{"version": 1, "group": "g", "member_id": "anna-1", "generation": 7, '
-    b'"topics": ["bills", "orders"], "protocol": "", "seen": null, "next_round_in_ms": null, '
-    b'"checksum": 2864551038}\n'
+    b'"topics": ["bills", "orders"], "protocol": "", "declines": false, "rack": null, '
+    b'"traits": {}, "seen": null, "next_round_in_ms": null, "checksum": 2414287090}\n'
 )
 
 
@@ -195,11 +196,14 @@ def test_slot_is_written_in_this_format(folder: Folder) -> None:
     assert folder.take().kept == ANNA
 
 
-def test_identity_of_another_protocol_is_kept(folder: Folder) -> None:
-    foreign = KeptIdentity(member_id="m", generation=3, topics=("T",), protocol="range")
+@pytest.mark.parametrize(
+    "told", [{"protocol": "range"}, {"declines": True}, {"rack": "a"}, {"traits": {"gpu": [1]}}]
+)
+def test_whole_identity_is_kept(folder: Folder, told: dict[str, Any]) -> None:
+    identity = KeptIdentity(member_id="m", generation=3, topics=("T",), **told)
     slot = folder.take()
-    slot.keep(foreign)
-    assert folder.again(slot).kept == foreign
+    slot.keep(identity)
+    assert folder.again(slot).kept == identity
 
 
 @pytest.mark.parametrize("broken_at", [0, 50, 75])

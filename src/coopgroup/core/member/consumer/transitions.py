@@ -42,7 +42,6 @@ MOVES: Final[Moves] = types.MappingProxyType({
     _S.JOINING: {
         _T.SUBSCRIBED:               _S.JOINING,    # the next heartbeat carries it
         _T.ASSIGNED:                 _S.STABLE,
-        _T.STOPPED:                  _S.JOINING,    # lost while it was being stopped
         _T.LOST:                     _S.LOSING,     # the application does not poll
         _T.LOST_NOTHING:             _S.JOINING,    # the id is invalid
         _T.LEAVE:                    _S.LEAVING,
@@ -51,7 +50,6 @@ MOVES: Final[Moves] = types.MappingProxyType({
     _S.STABLE: {
         _T.SUBSCRIBED:               _S.STABLE,     # the next heartbeat carries it
         _T.ASSIGNED_WITH_REVOCATION: _S.REVOKING,
-        _T.STOPPED:                  _S.STABLE,     # lost long ago
         _T.LOST:                     _S.LOSING,
         _T.LOST_NOTHING:             _S.JOINING,
         _T.LEAVE:                    _S.LEAVING,
@@ -60,7 +58,6 @@ MOVES: Final[Moves] = types.MappingProxyType({
     _S.REVOKING: {
         _T.SUBSCRIBED:               _S.REVOKING,
         _T.ASSIGNED_WITH_REVOCATION: _S.REVOKING,   # more must stop
-        _T.STOPPED:                  _S.REVOKING,   # more must stop, or commits are under way
         _T.REVOKED:                  _S.STABLE,
         _T.LOST:                     _S.LOSING,
         _T.LEAVE:                    _S.LEAVING,
@@ -68,7 +65,6 @@ MOVES: Final[Moves] = types.MappingProxyType({
     },
     _S.LOSING: {
         _T.SUBSCRIBED:               _S.LOSING,     # the next join carries it
-        _T.STOPPED:                  _S.LOSING,     # the callback ran during the loss
         _T.LOSS_HANDLED:             _S.JOINING,
         _T.LEAVE:                    _S.LEAVING,
     },
@@ -76,7 +72,6 @@ MOVES: Final[Moves] = types.MappingProxyType({
         _T.LEFT:                     _S.UNSUBSCRIBED,
     },
     _S.FAILED: {
-        _T.STOPPED:                  _S.FAILED,
         _T.LOSS_HANDLED:             _S.FAILED,
         _T.LEAVE:                    _S.UNSUBSCRIBED,
     },

@@ -48,7 +48,7 @@ def refused(reach: Way, code: ErrorCode) -> Way:
 
 def common_ways() -> dict[Row, Way]:
     """Return the ways of events with the same effect in many states."""
-    events: dict[Trigger, Event] = {_T.SUBSCRIBED: SUBSCRIBED, _T.LEAVE: CLOSED, _T.STOPPED: LATE}
+    events: dict[Trigger, Event] = {_T.SUBSCRIBED: SUBSCRIBED, _T.LEAVE: CLOSED}
     ways: dict[Row, Way] = {
         (state, trigger): given(EVERY_STATE[state], event)
         for state, row in MOVES.items()
@@ -106,6 +106,12 @@ def test_hole_is_refused_and_changes_nothing(state: MemberState, trigger: Trigge
 def test_table_has_the_seven_states_that_events_reach() -> None:
     assert set(MOVES) == {reach().member.state for reach in EVERY_STATE.values()}
     assert len(MOVES) == 7
+
+
+@pytest.mark.parametrize("state", [one for one in MOVES if one is not _S.REVOKING])
+def test_stop_may_be_reported_in_every_state(state: MemberState) -> None:
+    before = EVERY_STATE[state]().member
+    assert EVERY_STATE[state]().give(LATE).member == before
 
 
 @pytest.mark.parametrize("state", MOVES)
