@@ -46,7 +46,7 @@ _UNAVAILABLE: Final = 503
 _PARTS: Final = 3  # of the first line: method, path and version
 
 
-class Member(Protocol):
+class HasHealth(Protocol):
     """A consumer, a group of named resources, or a leadership."""
 
     def health(self) -> Health:
@@ -69,7 +69,7 @@ class HealthServer:
         self,
         host: str,
         port: int,
-        members: tuple[Member, ...],
+        members: tuple[HasHealth, ...],
         metrics: Metrics | None,
         limits: HealthLimits,
     ) -> None:
@@ -120,7 +120,7 @@ class HealthServer:
 
 def serve(
     port: int,
-    *members: Member,
+    *members: HasHealth,
     host: str = "127.0.0.1",
     metrics: Metrics | None = None,
     limits: HealthLimits = DEFAULT_LIMITS,
@@ -207,7 +207,7 @@ class _Answers:
     """The answers to all paths."""
 
     def __init__(
-        self, members: tuple[Member, ...], metrics: Metrics | None, limits: HealthLimits
+        self, members: tuple[HasHealth, ...], metrics: Metrics | None, limits: HealthLimits
     ) -> None:
         self._members, self._metrics, self._limits = members, metrics, limits
 

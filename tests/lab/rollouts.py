@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from coopgroup.errors import DecodeError
-from coopgroup.pipeline.ends import Brokers
+from coopgroup.pipeline.ends import Cluster
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.topic.codec import decode_key
 from coopgroup.pipeline.topic.decoding import RAW
@@ -128,7 +128,7 @@ def _group_of(key: bytes | None) -> str | None:
 def _ends(config: dict[str, str], moments_ms: range) -> list[dict[str, Any]]:
     """Return the ends of all partitions at some moments, as the job `lag` would look them up."""
     names = TABLES["ends"].schema.names
-    found = Brokers(config=config).ends([TOPIC], moments_ms, None)
+    found = Cluster(config=config).ends([TOPIC], moments_ms, None)
     return [dict(zip(names, row, strict=True)) for rows in found for row in rows]
 
 

@@ -29,7 +29,7 @@ from coopgroup.core.leader.rounds import lead_round
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.protocol.user_data import MAGIC
-from coopgroup.core.session import DecideRound, LeaderContext, RoundDecided
+from coopgroup.core.session import DecideRound, DecisionMade, LeaderContext
 from coopgroup.protocol import (
     Subscription,
     UserData,
@@ -204,7 +204,7 @@ class Game:
     people: dict[str, Person] = attrs.field(factory=lambda: {"a": Person(), "c": Person()})
     generation: int = 0
     now_ms: int = 0
-    last: RoundDecided | None = None
+    last: DecisionMade | None = None
 
     def play(self, hostile: Mapping[str, bytes]) -> None:
         """Play one round; the members that obey carry out their assignment, also its pauses."""

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from coopgroup.processing import DeadLetter, Limits, Retry, Skip, Stop
 from coopgroup.processing.attempts import Attempts, Event, Leaving
-from coopgroup.processing.scheduler import Order, Partition, Scheduler, Work
+from coopgroup.processing.scheduler import Order, Partition, RecordInFlight, Scheduler
 from tests.support.fake_records import FakeProducer, FakeRecord
 
 WORKERS = 3
@@ -41,9 +41,9 @@ class AttemptsMachine(RuleBasedStateMachine):
             note_end=self._note_end,
         )
         self.read: dict[Partition, int] = {}
-        self.seen: set[Work] = set()
-        self.begun: list[Work] = []
-        self.paused: list[Work] = []
+        self.seen: set[RecordInFlight] = set()
+        self.begun: list[RecordInFlight] = []
+        self.paused: list[RecordInFlight] = []
         self.leaving: list[Leaving] = []
         self.is_closed = False
         self.is_over = False
@@ -82,7 +82,7 @@ class AttemptsMachine(RuleBasedStateMachine):
     def step_ends(self, data: st.DataObject, outcome: object, *, is_good: bool) -> None:
         self._end(data.draw(st.sampled_from(self.begun)), outcome, is_good=is_good)
 
-    def _end(self, work: Work, outcome: object, *, is_good: bool) -> None:
+    def _end(self, work: RecordInFlight, outcome: object, *, is_good: bool) -> None:
         self.begun.remove(work)
         self.outcome, state = outcome, work.state
         if work.tenure.is_lost:

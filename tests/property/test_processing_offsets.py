@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from coopgroup.processing.scheduler import Limits, Order, Partition, Scheduler, Work
+from coopgroup.processing.scheduler import Limits, Order, Partition, RecordInFlight, Scheduler
 from tests.support.fake_records import FakeRecord
 
 PARTITIONS = st.integers(0, 2)
@@ -29,9 +29,9 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.keys: dict[tuple[Partition, int], bytes | None] = {}
         self.handled: dict[Partition, set[int]] = {}
         self.committed: dict[Partition, int] = {}
-        self.begun: list[Work] = []
+        self.begun: list[RecordInFlight] = []
         self.ending: set[Partition] = set()
-        self.lost: list[Work] = []
+        self.lost: list[RecordInFlight] = []
         self.waiting: set[Partition] = set()  # at their limit of handled records, until half of it
 
     @rule(number=PARTITIONS, keys=st.lists(KEYS, min_size=1, max_size=4))
@@ -60,7 +60,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert not self._earlier(work), f"{work.offset} began before an earlier one of its lane"
             self.begun.append(work)
 
-    def _earlier(self, work: Work) -> list[int]:
+    def _earlier(self, work: RecordInFlight) -> list[int]:
         """Return the records that must be handled before this one, and are not."""
         partition = work.tenure.partition
         key = self.keys[partition, work.offset]
@@ -137,7 +137,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             self._begun_is_lost(self.scheduler.lose([partition]), partition)
             self._begin_anew(partition)
 
-    def _begun_is_lost(self, works: list[Work], partition: Partition) -> None:
+    def _begun_is_lost(self, works: list[RecordInFlight], partition: Partition) -> None:
         assert set(works) == {one for one in self.begun if one.tenure.partition == partition}
         self.begun = [one for one in self.begun if one.tenure.partition != partition]
         self.lost += works

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from coopgroup.pipeline.ends import Brokers
+from coopgroup.pipeline.ends import Cluster
 from coopgroup.pipeline.episodes.job import write_episodes
 from coopgroup.pipeline.episodes.processes import states_of
 from coopgroup.pipeline.history import INTERNAL_TOPIC, kafka_records, write_history
@@ -85,7 +85,7 @@ class Group:
 
 def read(tables: Tables, cluster: KafkaCluster, batch: int) -> None:
     config = dict(cluster.client_config())
-    brokers = Brokers(config=config)
+    brokers = Cluster(config=config)
     numbers = [*range(brokers.partitions()[INTERNAL_TOPIC])]
     options = {f"kafka.{name}": value for name, value in config.items()}
     options["assign"] = json.dumps({INTERNAL_TOPIC: numbers})

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrameWriter
 
 from coopgroup.errors import ConfigurationError, PipelineError
-from coopgroup.pipeline.ends import MOMENTS_MAX, Brokers, grid_ms, step_ms, write_ends
+from coopgroup.pipeline.ends import MOMENTS_MAX, Cluster, grid_ms, step_ms, write_ends
 from coopgroup.pipeline.history import commit_records, commits_of, kafka_records
 from coopgroup.pipeline.sources import Source, check_cluster, claim_source
 from coopgroup.pipeline.tables import Tables
@@ -36,7 +36,7 @@ def test_ends_are_those_of_their_moments(kafka_cluster: KafkaCluster) -> None:
     for second in range(5):
         producer.produce("ends", b"x", partition=0, timestamp=FIRST_MS + 1_000 * second)
     producer.flush()
-    brokers = Brokers(config=config)
+    brokers = Cluster(config=config)
     moments = [FIRST_MS, FIRST_MS + 2_500, FIRST_MS + 9_000]
     found = chain.from_iterable(brokers.ends(["ends", "gone"], moments, NOW_MS))
     assert [row[:-1] for row in found] == [
@@ -64,7 +64,7 @@ def test_ends_are_those_of_their_moments(kafka_cluster: KafkaCluster) -> None:
 
 
 def test_a_source_has_the_ids_of_its_cluster_and_of_one_life(kafka_cluster: KafkaCluster) -> None:
-    brokers = Brokers(config=dict(kafka_cluster.client_config()))
+    brokers = Cluster(config=dict(kafka_cluster.client_config()))
     kafka_cluster.create_topic("lives", 1)
     first = brokers.source("lives", "it went")
     assert first.cluster == brokers.cluster() != ""
@@ -101,7 +101,7 @@ def test_a_moment_is_in_the_table_once(tables: Tables, kafka_cluster: KafkaClust
         producer.produce("looked-up", b"x", partition=1, timestamp=at_ms)
         producer.flush()
 
-    brokers = Brokers(config=dict(kafka_cluster.client_config()))
+    brokers = Cluster(config=dict(kafka_cluster.client_config()))
     produce(FIRST_MS)
     moments = range(FIRST_MS - 1_000, FIRST_MS + 2_001, 1_000)
     write_ends(tables, brokers, ["looked-up", "gone"], moments, NOW_MS)

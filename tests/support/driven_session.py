@@ -16,8 +16,8 @@ from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.session import (
     DecideRound,
+    DecisionMade,
     LeaderContext,
-    RoundDecided,
     Session,
     SessionEvent,
     step,
@@ -72,7 +72,7 @@ class DrivenSession(DrivenMember):
         (duty,) = self.duties(DecideRound)
         return duty
 
-    def led(self, metadata: TopicMetadata | None = TOPICS) -> RoundDecided:
+    def led(self, metadata: TopicMetadata | None = TOPICS) -> DecisionMade:
         """Return the decision of that round."""
         duty = self.duty()
         return lead_round(

@@ -31,11 +31,11 @@ from coopgroup.core.member.effects import (
 )
 from coopgroup.core.member.events import (
     Answered,
+    AssignmentsDecided,
     Event,
     LeaveRequested,
     LossHandled,
     RequestFailed,
-    RoundDecided,
     SubscriptionChanged,
     Woken,
 )
@@ -197,10 +197,10 @@ class DrivenMember:
     def decide(self) -> Self:
         return self.give(self.decided())
 
-    def decided(self) -> RoundDecided:
+    def decided(self) -> AssignmentsDecided:
         """Return a decision of the round that the member leads."""
         number = self.member.round.duty_number
-        return RoundDecided(number=number, assignments=(("m", b"assignment"),))
+        return AssignmentsDecided(number=number, assignments=(("m", b"assignment"),))
 
     def sync(
         self,

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from coopgroup.core.model.group_api import Answer
     from coopgroup.simulator.simulation import Simulation
     from coopgroup.simulator.world import Violation, Watcher
-    from coopgroup.simulator.world.calls import Call, Client
+    from coopgroup.simulator.world.calls import Call, Caller
     from coopgroup.telemetry import Envelope
 
 CONSUMER: Final = "consumer"
@@ -313,7 +313,7 @@ class Beats:
     fenced: set[str] = field(factory=set)
     forgotten: set[str] = field(factory=set)
     left: set[str] = field(factory=set)
-    _ids: dict[str, tuple[Client, str]] = field(factory=dict)
+    _ids: dict[str, tuple[Caller, str]] = field(factory=dict)
 
     def recorded(self, envelope: Envelope) -> None:
         """Handle a new telemetry record."""

@@ -109,7 +109,7 @@ IMPOSSIBLE: Final[_Impossible] = (
             "RejoinRequested",
             "RequestFailed",
             "RevocationCompleted",
-            "RoundDecided",
+            "AssignmentsDecided",
             "StartsDeclined",
             "WarmedUp",
             "Woken",
@@ -128,12 +128,12 @@ IMPOSSIBLE: Final[_Impossible] = (
     ),
     (
         frozenset({_S.RETURNING}),
-        ("RoundDecided", "WarmedUp"),
+        ("AssignmentsDecided", "WarmedUp"),
         "a decision or a warm-up would have to outlast the loss and the return of its member",
     ),
     (
         frozenset({_S.REVOKING}),
-        ("RoundDecided",),
+        ("AssignmentsDecided",),
         "a leader that loses needs two rounds to stop something: its decision is there before",
     ),
     (
@@ -158,7 +158,7 @@ IMPOSSIBLE: Final[_Impossible] = (
             "LeaveRequested",
             "RejoinRequested",
             "RevocationCompleted",
-            "RoundDecided",
+            "AssignmentsDecided",
             "StartsDeclined",
             "SubscriptionChanged",
             "WarmedUp",
@@ -175,7 +175,7 @@ IMPOSSIBLE_OF_KIP848: Final[_Impossible] = (
         _ALL,
         (
             "RejoinRequested",
-            "RoundDecided",
+            "AssignmentsDecided",
             "StartsDeclined",
             "WarmSetDeclared",
             "WarmedUp",

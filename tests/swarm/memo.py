@@ -17,8 +17,8 @@ from attrs import define, field
 from coopgroup.core.leader import read_members
 from coopgroup.core.leader.rounds import lead_round
 from coopgroup.core.session import (
+    DecisionMade,
     LagsChecked,
-    RoundDecided,
     new_session,
     session_deadline_ms,
     step,
@@ -28,7 +28,7 @@ from coopgroup.simulator.host import process as host
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-_BY_IDENTITY = (RoundDecided, LagsChecked)  # of an effect, and of another memory
+_BY_IDENTITY = (DecisionMade, LagsChecked)  # of an effect, and of another memory
 
 
 @define(eq=False)
@@ -84,7 +84,7 @@ class Memo:
         return self._find(key, members, lambda: read_members(members, index_min=index_min))
 
     def _lead_round(self, duty: Any, request: Any, metadata: Any, lags: Any, **named: Any) -> Any:  # noqa: ANN401 - passed on
-        def compute() -> RoundDecided:
+        def compute() -> DecisionMade:
             return lead_round(duty, request, metadata, lags, **named)
 
         if lags is not None or metadata is None:

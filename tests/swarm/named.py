@@ -47,9 +47,9 @@ from coopgroup.telemetry import (
     ProcessStarted,
     ResourcesStarted,
     ResourcesStopped,
+    RoundDecided,
     StopReason,
 )
-from coopgroup.telemetry import RoundDecided as Decided
 from tests.swarm.places import UnevenSticky, draw_placed, without_bundles
 from tests.swarm.ports import Port, TrueApplication, TrueSimulation
 from tests.swarm.runs import TOPICS, Act, ActKind, draw
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     from coopgroup.core.leader import RoundRequest, TopicMetadata
     from coopgroup.core.model.group_api import JoinedMember
-    from coopgroup.core.session import RoundDecided, SessionEffect
+    from coopgroup.core.session import DecisionMade, SessionEffect
     from coopgroup.kafka.membership.ports import Notice
     from coopgroup.telemetry import Envelope, Record
     from tests.swarm.runs import SwarmRun
@@ -491,7 +491,7 @@ class NamedProcess(Process):
         except LookupError:
             return None
 
-    def _completed(self, decided: RoundDecided) -> RoundDecided:
+    def _completed(self, decided: DecisionMade) -> DecisionMade:
         return self.named.lookup.complete(decided)
 
 
@@ -568,7 +568,7 @@ def check_named(
     # A static member that returns without a round gets what is stored. No leader has heard it yet:
     # it gets no more, but it owns what it runs.
     rounds = (one.record for one in reversed(telemetry))
-    heard = next((one.members for one in rounds if isinstance(one, Decided)), ())
+    heard = next((one.members for one in rounds if isinstance(one, RoundDecided)), ())
     alive = [cast("NamedProcess", one).named for one in simulation.alive]
     simulation.topic.catalogue()  # with the last changes
     for resource, newest in simulation.topic.defined.items():

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from coopgroup.simulator.host.process import Process
     from coopgroup.simulator.world import Watcher
     from coopgroup.simulator.world.brokers import Brokers
-    from coopgroup.simulator.world.calls import Call, Client
+    from coopgroup.simulator.world.calls import Call, Caller
     from coopgroup.telemetry import Envelope
     from tests.swarm.runs import Act, Faults, SwarmRun
 
@@ -537,7 +537,7 @@ def _leaves(process: Process) -> str:
     return f"{process.name} hands over"
 
 
-def _is_stopping(client: Client) -> bool:
+def _is_stopping(client: Caller) -> bool:
     return client.session.member.revocation.is_under_way
 
 
@@ -585,7 +585,7 @@ class _Garbler:
             self.simulation.world.later(_READABLE_AFTER_MS, self._ask, name)
         self.brokers.serve(call)
 
-    def _may_change(self, client: Client) -> bool:
+    def _may_change(self, client: Caller) -> bool:
         """Return whether the next join of a process may be changed now.
 
         A leader that cannot read a member withholds for one round what it may own, and assigns it

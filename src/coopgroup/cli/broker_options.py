@@ -64,7 +64,7 @@ config_option: Final = click.option(
 
 
 @frozen(kw_only=True)
-class Brokers:
+class BrokerOptions:
     """Brokers, and how to reach them; made of the arguments of a command."""
 
     bootstrap_server: str
@@ -108,7 +108,7 @@ def broker_options(waits_for: str = "the group coordinator") -> Callable[[Comman
         show_default=True,
         help=f"How long to wait for {waits_for}.",
     )
-    return gathered("brokers", Brokers, bootstrap_option, config_option, timeout)
+    return gathered("brokers", BrokerOptions, bootstrap_option, config_option, timeout)
 
 
 def pairs(given: Sequence[str], option: str) -> dict[str, str]:

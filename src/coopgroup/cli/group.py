@@ -14,7 +14,7 @@ from typing import Final
 import click
 
 from coopgroup.cli.app import PlainGroup
-from coopgroup.cli.broker_options import Brokers, broker_options
+from coopgroup.cli.broker_options import BrokerOptions, broker_options
 from coopgroup.cli.group_migration import judge, judge_consumer_group
 from coopgroup.cli.watch import CLIENT_ID, opened_reader, print_view, telemetry_option
 from coopgroup.core.member import ErrorCode
@@ -51,7 +51,7 @@ def command() -> None:
     help="The group.protocol that members of coopgroup are to have.",
 )
 @broker_options()
-def migrate(*, group: str, check: bool, back: bool, protocol: str, brokers: Brokers) -> int:
+def migrate(*, group: str, check: bool, back: bool, protocol: str, brokers: BrokerOptions) -> int:
     """Print the next step of GROUP on its way to coopgroup, or the obstacle."""
     if not check:
         raise click.UsageError(
@@ -86,7 +86,7 @@ def describe(
     group: str,
     as_json: bool,
     topic: str | None,
-    brokers: Brokers,
+    brokers: BrokerOptions,
 ) -> None:
     """Print members, owners and lags of GROUP, of any client; or who runs which resource."""
     with opened_reader(group, brokers, topic) as reader:

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from coopgroup.cli.broker_options import Brokers, broker_options
+from coopgroup.cli.broker_options import BrokerOptions, broker_options
 from coopgroup.errors import ConfigurationError, TopicError
 from coopgroup.kafka.config.keys import BELL_TOPIC, BELL_TOPIC_SETTINGS, TELEMETRY_TOPIC
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
@@ -80,7 +80,7 @@ def command(
     partitions: int,
     replication_factor: int | None,
     retention_days: int,
-    brokers: Brokers,
+    brokers: BrokerOptions,
 ) -> None:
     """Create the topics that members use for themselves, unless they exist.
 
@@ -124,7 +124,7 @@ def command(
     )
 
 
-def _assign_immediately(admin: AdminClient, group: str, brokers: Brokers) -> None:
+def _assign_immediately(admin: AdminClient, group: str, brokers: BrokerOptions) -> None:
     entry = ConfigEntry(ASSIGNMENT_INTERVAL, "0", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
     altered = admin.incremental_alter_configs([resource], request_timeout=brokers.timeout_ms / 1000)
@@ -140,7 +140,7 @@ def _assign_immediately(admin: AdminClient, group: str, brokers: Brokers) -> Non
     click.echo(f"{ASSIGNMENT_INTERVAL} of group {group} is 0")
 
 
-def _create(admin: AdminClient, topic: NewTopic, brokers: Brokers) -> bool:
+def _create(admin: AdminClient, topic: NewTopic, brokers: BrokerOptions) -> bool:
     """Create a topic; return False if it exists."""
     timeout_s = brokers.timeout_ms / 1000
     created = admin.create_topics([topic], request_timeout=timeout_s, operation_timeout=timeout_s)

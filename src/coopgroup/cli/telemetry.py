@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from coopgroup.cli.app import PlainGroup
-from coopgroup.cli.broker_options import Brokers, broker_options
+from coopgroup.cli.broker_options import BrokerOptions, broker_options
 from coopgroup.kafka.config.keys import TELEMETRY_TOPIC
 from coopgroup.printable import printable_json
 from coopgroup.watch.telemetry_topics import TelemetryReader
@@ -32,7 +32,7 @@ def read(
     topic: str,
     group: str | None,
     minutes: int | None,
-    brokers: Brokers,
+    brokers: BrokerOptions,
 ) -> None:
     """Print the records of TOPIC up to now, one JSON object per line.
 

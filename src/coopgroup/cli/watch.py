@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coopgroup.cli.broker_options import Brokers, broker_options
+from coopgroup.cli.broker_options import BrokerOptions, broker_options
 from coopgroup.cli.interruption import interruption
 from coopgroup.errors import MissingExtraError
 from coopgroup.extras import install_command
@@ -90,7 +90,7 @@ def command(
     host: str,
     topic: str | None,
     interval_ms: int,
-    brokers: Brokers,
+    brokers: BrokerOptions,
 ) -> None:
     """Show members, owners, lags and moves of GROUP, of any client, all the time."""
     if as_json and port is not None:
@@ -138,7 +138,7 @@ def _serve(reader: Reader, interval_s: float, group: str, host: str, port: int) 
 
 
 @contextmanager
-def opened_reader(group: str, brokers: Brokers, topic: str | None) -> Iterator[Reader]:
+def opened_reader(group: str, brokers: BrokerOptions, topic: str | None) -> Iterator[Reader]:
     """Yield a reader of a group, which also reads the telemetry in `topic` unless it is None.
 
     Raises:

@@ -29,7 +29,7 @@ from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.model.resource_set import Int64Array
 from coopgroup.core.protocol.assignment import with_catalogue_version
-from coopgroup.core.session import RoundDecided
+from coopgroup.core.session import DecisionMade
 from coopgroup.core.telemetry.causes import Cause
 from coopgroup.errors import one_line
 from coopgroup.groups.catalogue import EVERYTHING, INDEX_MIN, Catalogue, Weights
@@ -172,7 +172,7 @@ class CatalogueLookup:
             raise LookupError("the catalogue could not be read so far")
         return Lags(resources=self.led.resources, values=_weights(self.led))
 
-    def complete(self, outcome: RoundDecided) -> RoundDecided:
+    def complete(self, outcome: DecisionMade) -> DecisionMade:
         """Add the version of the catalogue, so that members start nothing that they do not know."""
         version = None if self.led is None else self.led.version
         if version is None:

@@ -68,7 +68,7 @@ from coopgroup.kafka.membership.identity import IdentitySlot
 from coopgroup.kafka.membership.leading import LOOKUP_TIMEOUT_MS
 from coopgroup.kafka.membership.lookup import ClusterLookup
 from coopgroup.kafka.membership.missing_topics import MissingTopics
-from coopgroup.kafka.membership.subscription import Subscription
+from coopgroup.kafka.membership.subscription import ApplicationSubscription
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.kafka.membership.watching import TopicWatcher
 from coopgroup.kafka.membership.work_meter import WorkMeter
@@ -717,7 +717,7 @@ class ConsumerParts:
     listener: GroupListener
     pump: Pump
     delivery: Delivery
-    subscription: Subscription
+    subscription: ApplicationSubscription
     work: ConsumerWork
     probe: MemberProbe
     when_dropped: Finalizer
@@ -835,7 +835,7 @@ class ConsumerParts:
             listener=listener,
             pump=pump,
             delivery=Delivery(pump, driver.meter),
-            subscription=Subscription(
+            subscription=ApplicationSubscription(
                 driver=driver, watcher=watcher, listener=listener, committing=committing
             ),
             work=work,

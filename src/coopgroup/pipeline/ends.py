@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from coopgroup.pipeline.tables import Tables
 
-__all__ = ["ENDS_JOB", "Asked", "Brokers", "grid_ms", "step_ms", "write_ends"]
+__all__ = ["ENDS_JOB", "Asked", "Cluster", "grid_ms", "step_ms", "write_ends"]
 
 ENDS_JOB: Final = "ends"
 MOMENTS_MAX: Final = 5_000
@@ -54,7 +54,7 @@ _Row = tuple[str, int, int, int, int | None, bool, str | None]
 
 
 @frozen(kw_only=True)
-class Brokers:
+class Cluster:
     """A Kafka cluster.
 
     Attributes:
@@ -274,7 +274,7 @@ def grid_ms(since_ms: int, until_ms: int, every_ms: int) -> range:
 
 def write_ends(
     tables: Tables,
-    brokers: Brokers,
+    brokers: Cluster,
     topics: Sequence[str],
     moments: range,
     now_ms: int,
@@ -358,7 +358,7 @@ class Asked(NamedTuple):
 def _looked_up(
     batches: Iterable[pa.RecordBatch],
     *,
-    brokers: Brokers,
+    brokers: Cluster,
     asks: Sequence[tuple[int | None, tuple[str, ...]]],
     now_ms: int,
 ) -> Iterator[pa.RecordBatch]:

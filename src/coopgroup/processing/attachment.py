@@ -33,7 +33,7 @@ from coopgroup.kafka.membership.work_meter import WorkMeter
 from coopgroup.processing.attempts import Attempts, Left
 from coopgroup.processing.dead_letters import Way, deliver
 from coopgroup.processing.failures import OnError
-from coopgroup.processing.scheduler import Partition, Scheduler, StoredOffset, Work
+from coopgroup.processing.scheduler import Partition, RecordInFlight, Scheduler, StoredOffset
 
 Oldest: TypeAlias = Callable[[], Mapping[Partition, int]]
 
@@ -163,7 +163,7 @@ class Attachment:
         rate = HandlerWork(self.parts.driver.meter, scheduler, workers)
         return Attempts(scheduler, on_error, workers, self.warn, lambda: rate.note_end(now_s()))
 
-    def delivery(self, work: Work, now_s: Callable[[], float]) -> Iterator[Any]:
+    def delivery(self, work: RecordInFlight, now_s: Callable[[], float]) -> Iterator[Any]:
         """Send the dead letter of a record; call `poll` of each producer that this yields.
 
         Raises:
@@ -285,7 +285,7 @@ class Attachment:
         for work in left.late:
             self.warn("handler_takes_too_long", work)
 
-    def warn(self, event: str, work: Work, **fields: object) -> None:
+    def warn(self, event: str, work: RecordInFlight, **fields: object) -> None:
         """Log a warning about a record."""
         self._warn(event, work.tenure.partition, work.offset, **fields)
 

@@ -20,7 +20,7 @@ from attrs import define, field, frozen
 from coopgroup.errors import ProcessingError
 from coopgroup.processing.error_text import error_text
 from coopgroup.processing.failures import DeadLetter, Failure, OnError, Retry, Skip, Stop, decide
-from coopgroup.processing.scheduler import Partition, Scheduler, State, StoredOffset, Work
+from coopgroup.processing.scheduler import Partition, RecordInFlight, Scheduler, State, StoredOffset
 
 Event: TypeAlias = Literal[
     "done",  # the record need not be handled again
@@ -72,7 +72,7 @@ class Left:
 
     partitions: list[Partition]
     offsets: list[StoredOffset]
-    late: list[Work]
+    late: list[RecordInFlight]
 
 
 @define(eq=False)
@@ -92,9 +92,10 @@ class Attempts:
     workers: int
     warn: Callable[..., None]
     note_end: Callable[[], None]
-    failure: tuple[Work, BaseException] | None = field(default=None, init=False)
-    _pausing: list[Work] = field(factory=list, init=False)
-    _due: deque[Work] = field(factory=deque, init=False)  # records whose next step may begin
+    failure: tuple[RecordInFlight, BaseException] | None = field(default=None, init=False)
+    _pausing: list[RecordInFlight] = field(factory=list, init=False)
+    # Records whose next step may begin.
+    _due: deque[RecordInFlight] = field(factory=deque, init=False)
     _leaving: dict[Partition, Leaving] = field(factory=dict, init=False)
     _is_over: bool = field(default=False, init=False)
 
@@ -106,19 +107,19 @@ class Attempts:
         free = self.workers - self.scheduler.in_progress
         return len(self._due) + min(free, self.scheduler.ready)
 
-    def take(self) -> Work | None:
+    def take(self) -> RecordInFlight | None:
         """Return a record whose next step begins; None if no record is ready, or no worker free."""
         if self._due:
             return self._due.popleft()
         return self.scheduler.take() if self.scheduler.in_progress < self.workers else None
 
-    def succeed(self, work: Work) -> Event:
+    def succeed(self, work: RecordInFlight) -> Event:
         """Return the event of a step that succeeded."""
         if work.letter is not None:
             self._warn("record_dead_lettered", work)
         return "done"
 
-    def fail(self, work: Work, error: Exception) -> Event:
+    def fail(self, work: RecordInFlight, error: Exception) -> Event:
         """Return the event of a step that failed; the caller holds no lock, as this may block.
 
         Raises:
@@ -141,16 +142,16 @@ class Attempts:
             case Stop():
                 return "stop"
 
-    def stop(self, work: Work, error: BaseException) -> Event:
+    def stop(self, work: RecordInFlight, error: BaseException) -> Event:
         """Return the event of a step that ends processing, whatever `on_error` says."""
         work.error = error
         return "stop"
 
-    def _warn(self, event: str, work: Work) -> None:
+    def _warn(self, event: str, work: RecordInFlight) -> None:
         assert work.error is not None
         self.warn(event, work, error=error_text(work.error))
 
-    def report(self, work: Work, event: Event) -> None:
+    def report(self, work: RecordInFlight, event: Event) -> None:
         """Take a record one step on; if its state is "pausing" then, `end_pause` follows."""
         if self._is_over and event in {"retry", "send"}:
             event = "gone"
@@ -173,7 +174,7 @@ class Attempts:
             self.failure = work, work.error
             self.close()  # before a later record of the same lane can begin
 
-    def end_pause(self, work: Work) -> None:
+    def end_pause(self, work: RecordInFlight) -> None:
         """Let the next attempt at a record begin, unless its pause has ended already."""
         if work.state == "pausing":
             self._pausing.remove(work)
@@ -246,7 +247,7 @@ class Attempts:
         late = [work for one in partitions for work in self.scheduler.stop_waiting(one)]
         return Left(partitions, offsets, late)
 
-    def lose(self, partitions: Sequence[Partition]) -> list[Work]:
+    def lose(self, partitions: Sequence[Partition]) -> list[RecordInFlight]:
         """Give up partitions that are lost; return their records in progress."""
         for partition in partitions:
             self._leaving.pop(partition, None)

@@ -120,7 +120,7 @@ class Tenure:
     _end: Place = (-1, -1)  # after the latest record
     _has_passed: bool = False  # since the last look at the offset to store
 
-    def add(self, work: Work) -> None:
+    def add(self, work: RecordInFlight) -> None:
         """Note a record. Offsets ascend, except where the topic was made again."""
         self.added += 1
         work.number = self.added
@@ -130,7 +130,7 @@ class Tenure:
         if self.first_unhandled is None:
             self._first, self.first_unhandled = work.number, work.offset
 
-    def pass_by(self, work: Work) -> None:
+    def pass_by(self, work: RecordInFlight) -> None:
         """Note that a record has been handled."""
         del self._unhandled[work.number]
         if work.number == self._first:
@@ -159,11 +159,11 @@ class Lane:
     """
 
     key: LaneKey
-    waiting: deque[Work] = field(factory=deque)
+    waiting: deque[RecordInFlight] = field(factory=deque)
 
 
 @define(eq=False)
-class Work:
+class RecordInFlight:
     """A record in flight.
 
     Attributes:
@@ -207,8 +207,8 @@ class Scheduler:
     _tenures: dict[Partition, Tenure] = field(factory=dict, init=False)
     _ending: dict[Partition, Tenure] = field(factory=dict, init=False)
     _lanes: dict[LaneKey, Lane] = field(factory=dict, init=False)
-    _ready: deque[Work] = field(factory=deque, init=False)
-    _begun: set[Work] = field(factory=set, init=False)
+    _ready: deque[RecordInFlight] = field(factory=deque, init=False)
+    _begun: set[RecordInFlight] = field(factory=set, init=False)
     _paused: set[Partition] = field(factory=set, init=False)
     _changed: set[Tenure] = field(factory=set, init=False)
     _records: int = field(default=0, init=False)
@@ -263,7 +263,7 @@ class Scheduler:
             size = (len(key) if key else 0) + (len(value) if value else 0)
             record: Any = message  # its topic, partition and offset are not None
             tenure = self._tenure((record.topic(), record.partition()))
-            work = Work(message, tenure, None, size, record.offset())
+            work = RecordInFlight(message, tenure, None, size, record.offset())
             tenure.add(work)
             self._latest_size = size
             if not self._is_closed:
@@ -279,7 +279,7 @@ class Scheduler:
             tenure = tenures[partition] = Tenure(partition, is_ending=self._is_closed)
         return tenure
 
-    def _queue(self, work: Work, key: object) -> None:
+    def _queue(self, work: RecordInFlight, key: object) -> None:
         # A record without a key has no order to keep; Kafka spreads such records as well.
         if self.order == "none" or (self.order == "key" and key is None):
             self._ready.append(work)
@@ -295,7 +295,7 @@ class Scheduler:
 
     # --- workers take them -----------------------------------------------------------------------
 
-    def take(self) -> Work | None:
+    def take(self) -> RecordInFlight | None:
         """Return the next record to handle; None if every other one waits for one in progress."""
         if not self._ready:
             return None
@@ -304,7 +304,7 @@ class Scheduler:
         self._begun.add(work)
         return work
 
-    def finish(self, work: Work) -> None:
+    def finish(self, work: RecordInFlight) -> None:
         """Report that a record need not be handled again."""
         self._begun.discard(work)
         tenure = work.tenure
@@ -314,7 +314,7 @@ class Scheduler:
             self._changed.add(tenure)
         self._free(work.lane)
 
-    def abandon(self, work: Work) -> None:
+    def abandon(self, work: RecordInFlight) -> None:
         """Report that a record was given up without being handled; later ones of its lane are too.
 
         Its offset is never passed, so the next owner handles it.
@@ -326,7 +326,7 @@ class Scheduler:
             self._drop(lambda other: other.lane is work.lane and other.tenure is work.tenure)
         self._free(work.lane)
 
-    def _leave(self, work: Work) -> None:
+    def _leave(self, work: RecordInFlight) -> None:
         work.tenure.in_flight -= 1
         self._records -= 1
         self._bytes -= work.size
@@ -367,7 +367,7 @@ class Scheduler:
         tenure = self._ending.get(partition)
         return tenure is None or not tenure.in_flight
 
-    def stop_waiting(self, partition: Partition) -> list[Work]:
+    def stop_waiting(self, partition: Partition) -> list[RecordInFlight]:
         """Give up the records of a partition that ends, and return those in progress.
 
         Their outcome does not count any more, so the next owner repeats them.
@@ -385,7 +385,7 @@ class Scheduler:
         if tenure is not None:
             self._changed.discard(tenure)
 
-    def lose(self, partitions: Iterable[Partition]) -> list[Work]:
+    def lose(self, partitions: Iterable[Partition]) -> list[RecordInFlight]:
         """Give up partitions that another member may own already.
 
         Returns:
@@ -401,7 +401,7 @@ class Scheduler:
                     self._changed.discard(tenure)
         return begun
 
-    def _lose(self, tenure: Tenure) -> list[Work]:
+    def _lose(self, tenure: Tenure) -> list[RecordInFlight]:
         self._drop(lambda work: work.tenure is tenure)
         begun = [work for work in self._begun if work.tenure is tenure]
         for work in begun:
@@ -409,14 +409,16 @@ class Scheduler:
         tenure.is_lost = True
         return begun
 
-    def _drop(self, is_dropped: Callable[[Work], bool]) -> None:
+    def _drop(self, is_dropped: Callable[[RecordInFlight], bool]) -> None:
         """Drop records that have not begun."""
         for lane in self._lanes.values():
             self._drop_from(lane.waiting, is_dropped)
         for work in self._drop_from(self._ready, is_dropped):
             self._free(work.lane)
 
-    def _drop_from(self, queue: deque[Work], is_dropped: Callable[[Work], bool]) -> list[Work]:
+    def _drop_from(
+        self, queue: deque[RecordInFlight], is_dropped: Callable[[RecordInFlight], bool]
+    ) -> list[RecordInFlight]:
         dropped = [work for work in queue if is_dropped(work)]
         if dropped:
             kept = [work for work in queue if not is_dropped(work)]

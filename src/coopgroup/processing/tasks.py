@@ -23,7 +23,7 @@ from coopgroup.processing.attachment import HARMLESS_ERRORS, Attachment, partiti
 from coopgroup.processing.attempts import Attempts, Event, Leaving
 from coopgroup.processing.failures import OnError
 from coopgroup.processing.running import Timing
-from coopgroup.processing.scheduler import Scheduler, Work
+from coopgroup.processing.scheduler import RecordInFlight, Scheduler
 
 _WAIT_S = 0.1
 _WAIT_BUSY_S = 0.005
@@ -46,8 +46,8 @@ class TaskProcessing:
     _attempts: Attempts = field(init=False)
     _idle: deque[asyncio.Future[None]] = field(factory=deque, init=False)
     _progress: set[asyncio.Future[None]] = field(factory=set, init=False)
-    _running: dict[Work, asyncio.Task[None]] = field(factory=dict, init=False)
-    _cancelled: set[Work] = field(factory=set, init=False)
+    _running: dict[RecordInFlight, asyncio.Task[None]] = field(factory=dict, init=False)
+    _cancelled: set[RecordInFlight] = field(factory=set, init=False)
     _is_closing: bool = field(default=False, init=False)
     _handing_over: asyncio.Task[bool] | None = field(default=None, init=False)
     _stop_by_s: float | None = field(default=None, init=False)
@@ -174,7 +174,7 @@ class TaskProcessing:
         self._report_progress()
         await _result(self._attachment.call(self._attachment.on_lost, named))
 
-    def _cancel(self, work: Work) -> None:
+    def _cancel(self, work: RecordInFlight) -> None:
         task = self._running.get(work)
         if task is not None:
             self._cancelled.add(work)
@@ -267,7 +267,7 @@ class TaskProcessing:
             _end(future)
         self._wake_workers()
 
-    async def _step(self, work: Work) -> Event:
+    async def _step(self, work: RecordInFlight) -> Event:
         try:
             try:
                 if work.letter is None:
@@ -284,7 +284,7 @@ class TaskProcessing:
         except BaseException as error:  # noqa: BLE001  (otherwise the worker would be gone)
             return self._attempts.stop(work, error)
 
-    async def _call(self, work: Work) -> None:
+    async def _call(self, work: RecordInFlight) -> None:
         task = asyncio.current_task()
         assert task is not None
         requests = task.cancelling()
@@ -297,7 +297,7 @@ class TaskProcessing:
             # Only something that the handler awaited was cancelled, such as a shared future.
             raise RuntimeError("an await of the handler was cancelled") from error
 
-    def _end_pause(self, work: Work) -> None:
+    def _end_pause(self, work: RecordInFlight) -> None:
         self._attempts.end_pause(work)
         self._wake_workers()
 

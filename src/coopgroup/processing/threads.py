@@ -25,7 +25,7 @@ from coopgroup.processing.attachment import HARMLESS_ERRORS, Attachment, partiti
 from coopgroup.processing.attempts import Attempts, Event, Leaving
 from coopgroup.processing.failures import OnError
 from coopgroup.processing.running import Timing
-from coopgroup.processing.scheduler import Scheduler, Work
+from coopgroup.processing.scheduler import RecordInFlight, Scheduler
 from coopgroup.worker import Worker
 
 # Maximum wait in `poll`. It is short while something else may become due: a partition that is given
@@ -235,17 +235,17 @@ class ThreadProcessing:
                 self._attempts.report(work, "gone")
                 raise
 
-    def _end_pause(self, work: Work) -> None:
+    def _end_pause(self, work: RecordInFlight) -> None:
         with self._changed:
             self._attempts.end_pause(work)
             following = self._attempts.take()
         self._work(following)
 
-    def _work(self, work: Work | None) -> None:
+    def _work(self, work: RecordInFlight | None) -> None:
         while work is not None:
             work = self._handle(work)
 
-    def _handle(self, work: Work) -> Work | None:
+    def _handle(self, work: RecordInFlight) -> RecordInFlight | None:
         """Make one step with a record; return the record of the next step for this job."""
         event = "gone" if work.tenure.is_lost else self._step(work)
         with self._changed:
@@ -260,7 +260,7 @@ class ThreadProcessing:
             self._attachment.wake()
         return following
 
-    def _step(self, work: Work) -> Event:
+    def _step(self, work: RecordInFlight) -> Event:
         try:
             try:
                 if work.letter is None:

@@ -26,10 +26,9 @@ from coopgroup.simulator.host.application import Application
 from coopgroup.simulator.host.local_state import LocalState
 from coopgroup.simulator.host.process import PastLife, Process
 from coopgroup.simulator.host.run_settings import RunSettings
-from coopgroup.simulator.scenario import Bell as BellTimes
-from coopgroup.simulator.scenario import Cost, Identity, Span
+from coopgroup.simulator.scenario import Bell, Cost, Identity, Span
 from coopgroup.simulator.world import World
-from coopgroup.simulator.world.bell import Bell
+from coopgroup.simulator.world.bell import SimulatedBell
 from coopgroup.simulator.world.brokers import Brokers
 from coopgroup.simulator.world.costs import Costs
 from coopgroup.simulator.world.load import Load
@@ -68,7 +67,7 @@ class Simulation:
     brokers: Brokers = field(init=False)
     load: Load = field(factory=Load)
     costs: Costs = field(init=False)
-    bell: Bell | None = None
+    bell: SimulatedBell | None = None
     commit_interval_ms: int = 5_000
     fatal_codes: set[int] = field(factory=set)
     processes: list[Process] = field(factory=list)
@@ -120,10 +119,10 @@ class Simulation:
         made.costs = Costs(world.dice("costs"), costs)
         return made
 
-    def hang_bell(self, times: BellTimes) -> None:
+    def hang_bell(self, times: Bell) -> None:
         """Let processes that start from now on ring, and hear rings."""
         self.config = attrs.evolve(self.config, has_bell=True)
-        self.bell = Bell(world=self.world, times=times, listeners=lambda: self.alive)
+        self.bell = SimulatedBell(world=self.world, times=times, listeners=lambda: self.alive)
 
     # --- processes -----------------------------------------------------------------------------
 

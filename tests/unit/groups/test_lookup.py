@@ -18,7 +18,7 @@ from coopgroup.core.model.group_api import JoinedMember
 from coopgroup.core.model.replacing import replaced
 from coopgroup.core.policies.policy import RoundContext
 from coopgroup.core.protocol.digests import names_digest
-from coopgroup.core.session import RoundDecided
+from coopgroup.core.session import DecisionMade
 from coopgroup.groups.catalogue import EVERYTHING, Catalogue
 from coopgroup.groups.lookup import CatalogueLookup, CatalogueWatcher
 from coopgroup.policies import SimplePolicy
@@ -238,7 +238,7 @@ def test_assignments_carry_the_version_of_the_round(version: int | None) -> None
     )
     source.content = Catalogue.of([("sink", 0)], version=4)
     lookup.look()  # the round was decided on the catalogue before
-    complete = lookup.complete(RoundDecided(generation=1, decision=decision))
+    complete = lookup.complete(DecisionMade(generation=1, decision=decision))
     told = [
         decode_assignment(content, index_min=-1, has_catalogue=True)
         for _, content in complete.decision.assignments

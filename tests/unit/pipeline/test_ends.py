@@ -14,7 +14,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from coopgroup.errors import PipelineError
 from coopgroup.pipeline import ends
-from coopgroup.pipeline.ends import Asked, Brokers
+from coopgroup.pipeline.ends import Asked, Cluster
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_topic_without_rights_is_not_called_missing(
     )
     monkeypatch.setattr(ends, "AdminClient", lambda _: admin)
     with pytest.raises(PipelineError) as raised:
-        Brokers(config={"bootstrap.servers": "b"}).source("t", "no group has committed")
+        Cluster(config={"bootstrap.servers": "b"}).source("t", "no group has committed")
     assert str(raised.value) == said
 
 
@@ -136,7 +136,7 @@ def test_ends_that_a_record_of_the_future_hides_are_unknown(
         list_offsets=answers,
     )
     monkeypatch.setattr(ends, "AdminClient", lambda _: admin)
-    (rows,) = Brokers(config={}).ends(["t"], [NOW_MS - 99], None)
+    (rows,) = Cluster(config={}).ends(["t"], [NOW_MS - 99], None)
     assert [(row[1], row[3], row[4]) for row in rows] == [
         *((0, 0, 5), (1, 0, 5)),
         *((2, 0, None), (3, 0, 9)),
@@ -156,4 +156,4 @@ def test_other_errors_of_a_look_up_end_the_job(code: int, monkeypatch: pytest.Mo
     )
     monkeypatch.setattr(ends, "AdminClient", lambda _: admin)
     with pytest.raises(PipelineError, match="offsets cannot be looked up"):
-        [*Brokers(config={}).ends(["t"], [], 5)]
+        [*Cluster(config={}).ends(["t"], [], 5)]

@@ -35,7 +35,7 @@ from coopgroup.report.wording import counted
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from coopgroup.pipeline.ends import Brokers
+    from coopgroup.pipeline.ends import Cluster
     from coopgroup.pipeline.scope import Scope
     from coopgroup.pipeline.sources import Source
     from coopgroup.pipeline.tables import Tables
@@ -74,7 +74,7 @@ _follow = click.option(
 def history(
     *,
     place: Place,
-    cluster: tuple[Brokers, dict[str, str]],
+    cluster: tuple[Cluster, dict[str, str]],
     topic: str,
     groups: Sequence[str],
     every_s: float | None,
@@ -116,7 +116,7 @@ def history(
 def lag(
     *,
     place: Place,
-    cluster: tuple[Brokers, dict[str, str]],
+    cluster: tuple[Cluster, dict[str, str]],
     reset: str,
     every: float | None,
     scope: Scope,
@@ -168,7 +168,7 @@ def telemetry(
     *,
     files: Sequence[Path],
     place: Place,
-    cluster: tuple[Brokers, dict[str, str]],
+    cluster: tuple[Cluster, dict[str, str]],
     topic: str | None,
     every_s: float | None,
 ) -> None:
@@ -235,14 +235,14 @@ def episodes(
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def all_partitions(brokers: Brokers, topic: str) -> dict[str, str]:
+def all_partitions(brokers: Cluster, topic: str) -> dict[str, str]:
     """Return the option of Spark's source that reads a topic without a consumer group."""
     return {"assign": json.dumps({topic: [*range(brokers.partitions()[topic])]})}
 
 
 def read_history(
     tables: Tables,
-    brokers: Brokers,
+    brokers: Cluster,
     options: dict[str, str],
     source: Source,
     every_s: float | None = None,
@@ -307,7 +307,7 @@ def _check_cluster(tables: Tables, cluster: str) -> None:
 
 def _start_history(
     tables: Tables,
-    brokers: Brokers,
+    brokers: Cluster,
     options: dict[str, str],
     source: Source,
     every_s: float | None,
@@ -365,7 +365,7 @@ def _stop(query: StreamingQuery) -> None:
 
 def compute_lag(
     tables: Tables,
-    brokers: Brokers,
+    brokers: Cluster,
     reset: str,
     scope: Scope,
     every_s: float | None,

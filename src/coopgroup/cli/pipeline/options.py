@@ -32,7 +32,7 @@ from coopgroup.pipeline.spark.session import (
 )
 
 if TYPE_CHECKING:
-    from coopgroup.pipeline.ends import Brokers
+    from coopgroup.pipeline.ends import Cluster
     from coopgroup.pipeline.scope import Scope
     from coopgroup.pipeline.tables import Tables
 
@@ -171,14 +171,14 @@ tables_options = place_options(
 
 def cluster_of(
     bootstrap_server: str, config: Sequence[str], kafka_option: Sequence[str], batch_records: int
-) -> tuple[Brokers, dict[str, str]]:
+) -> tuple[Cluster, dict[str, str]]:
     """Return the cluster, and the options of Spark's source for it."""
-    from coopgroup.pipeline.ends import Brokers  # noqa: PLC0415 - needs the extra
+    from coopgroup.pipeline.ends import Cluster  # noqa: PLC0415 - needs the extra
 
     settings = {"bootstrap.servers": bootstrap_server, **pairs(config, "--config")}
     options = kafka_options(settings, pairs(kafka_option, "--kafka-option"))
     options["maxOffsetsPerTrigger"] = str(batch_records)
-    return Brokers(config=settings), options
+    return Cluster(config=settings), options
 
 
 cluster_options = gathered(

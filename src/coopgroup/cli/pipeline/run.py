@@ -33,7 +33,7 @@ from coopgroup.errors import PipelineError
 from coopgroup.pipeline.spark.session import in_one_line
 
 if TYPE_CHECKING:
-    from coopgroup.pipeline.ends import Brokers
+    from coopgroup.pipeline.ends import Cluster
     from coopgroup.pipeline.scope import Scope
     from coopgroup.pipeline.sources import Source
     from coopgroup.pipeline.tables import Tables
@@ -66,7 +66,7 @@ _COUNTED: Final = (
 def command(
     *,
     place: Place,
-    cluster: tuple[Brokers, dict[str, str]],
+    cluster: tuple[Cluster, dict[str, str]],
     scope: Scope,
     reset: str,
     move_cost_ms: int | None,
@@ -93,7 +93,7 @@ def command(
 
 def _compute(
     tables: Tables,
-    brokers: Brokers,
+    brokers: Cluster,
     options: dict[str, str],
     source: Source,
     reset: str,

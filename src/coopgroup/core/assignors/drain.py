@@ -50,7 +50,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from attrs import field, frozen
 
-from coopgroup.core.assignors.levelling.placing import Placing, Work
+from coopgroup.core.assignors.levelling.placing import Placing, Workload
 from coopgroup.core.assignors.move_budget import GAIN_MIN, MoveBudget
 from coopgroup.core.assignors.pools import subscriber_pools
 from coopgroup.core.model import NOBODY
@@ -118,7 +118,7 @@ _RATE_MIN_PER_S: Final = 0.001  # smallest rate that user data can express
 _TOTAL_BITS: Final = 50  # a float is exact for such sums and fine enough for fractions of them
 
 
-def work_of(group: GroupSnapshot, lags: Int64Array) -> Work:
+def work_of(group: GroupSnapshot, lags: Int64Array) -> Workload:
     """Weigh the members and the resources to be placed.
 
     Args:
@@ -135,7 +135,7 @@ def work_of(group: GroupSnapshot, lags: Int64Array) -> Work:
         np.rint(records, out=records)
         weights[placed] = np.maximum(records, 1, out=records)
     speeds = np.ones(len(group.members)) if rates is None else rates / rates.mean()
-    return Work(weights=weights, speeds=np.maximum(speeds, _SLOWEST_SHARE))
+    return Workload(weights=weights, speeds=np.maximum(speeds, _SLOWEST_SHARE))
 
 
 def _rates_per_s(group: GroupSnapshot) -> Float64Array | None:

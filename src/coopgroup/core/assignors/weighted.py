@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from attrs import field, frozen
 
-from coopgroup.core.assignors.levelling.placing import Placing, Work
+from coopgroup.core.assignors.levelling.placing import Placing, Workload
 from coopgroup.core.assignors.levelling.steps import exact_shift
 from coopgroup.core.assignors.move_budget import MoveBudget
 from coopgroup.core.assignors.pools import Pool, subscriber_pools
@@ -59,7 +59,9 @@ class WeightedAssignor:
         The lags are the weights; below 1 they count as 1.
         """
         target = np.full(len(group.resources), NOBODY, dtype=np.int32)
-        work = Work(weights=_weights(lags, group.assignable), speeds=np.ones(len(group.members)))
+        work = Workload(
+            weights=_weights(lags, group.assignable), speeds=np.ones(len(group.members))
+        )
         pools = subscriber_pools(group)
         are_connectors = group.resources.flat_indices < 0
         for kind in (are_connectors, ~are_connectors):
@@ -68,7 +70,7 @@ class WeightedAssignor:
             target = np.where(placed == NOBODY, target, placed)
         return target
 
-    def _placed(self, group: GroupSnapshot, parts: list[Pool], work: Work) -> Int32Array:
+    def _placed(self, group: GroupSnapshot, parts: list[Pool], work: Workload) -> Int32Array:
         """Place one kind: int32 (R,), member numbers or `NOBODY`."""
         total = sum(int(work.weights[part.resources].sum()) for part in parts)
         placing = Placing(

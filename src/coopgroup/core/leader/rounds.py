@@ -24,7 +24,7 @@ from coopgroup.core.model.metadata import TopicMetadata
 from coopgroup.core.policies.warmth import warmup_of
 from coopgroup.core.protocol.digests import resources_digest
 from coopgroup.core.protocol.kafka_protocols import kafka_protocol
-from coopgroup.core.session.deciding import RoundDecided
+from coopgroup.core.session.deciding import DecisionMade
 from coopgroup.errors import one_line
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from coopgroup.core.session.state import LagWatch
 
 
-_Answer: TypeAlias = Callable[[str], RoundDecided]
+_Answer: TypeAlias = Callable[[str], DecisionMade]
 """Makes a round, given the reason if it moves nothing."""
 
 
@@ -51,7 +51,7 @@ def lead_round(
     assignor: Assignor,
     policy: Policy,
     failure: str = "the metadata could not be looked up",
-) -> RoundDecided:
+) -> DecisionMade:
     """Decide a round with any assignor and policy. Pure, and as slow as the assignor.
 
     Args:
@@ -90,7 +90,7 @@ def _answers_as_kafka(
     """Return the answers to try: with the memory, and without it if it cannot be read."""
     known = context_of(duty.context)
 
-    def decided(context: RoundContext, failure: str) -> RoundDecided:
+    def decided(context: RoundContext, failure: str) -> DecisionMade:
         decision = lead_kafka_round(
             duty.members, request, protocol, metadata, context=context, failure=failure
         )
@@ -116,7 +116,7 @@ def _answers(
         policy=cast("Policy", _named(policy)),
     )
 
-    def decided(request: RoundRequest, metadata: TopicMetadata, _: str) -> RoundDecided:
+    def decided(request: RoundRequest, metadata: TopicMetadata, _: str) -> DecisionMade:
         context = attrs.evolve(remembering, lags=lags)
         known = NO_LAGS if lags is None else lags
         decision = lead(request, metadata, known, assignor=assignor, policy=policy, context=context)
@@ -124,7 +124,7 @@ def _answers(
 
     def refused(
         request: RoundRequest, metadata: TopicMetadata | None, context: RoundContext, reason: str
-    ) -> RoundDecided:
+    ) -> DecisionMade:
         return _outcome(duty, fallback(request, metadata, context=context, reason=reason))
 
     answers: list[_Answer] = []
@@ -139,8 +139,8 @@ def _answers(
 
 def _outcome(
     duty: DecideRound, decision: RoundDecision, watch: LagWatch | None = None
-) -> RoundDecided:
-    return RoundDecided(
+) -> DecisionMade:
+    return DecisionMade(
         generation=duty.generation, decision=decision, number=duty.number, watch=watch
     )
 

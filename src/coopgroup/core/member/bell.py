@@ -42,7 +42,7 @@ from coopgroup.core.model.group_api import (
 if TYPE_CHECKING:
     from coopgroup.core.member.events import Event
     from coopgroup.core.member.member import Member
-    from coopgroup.core.member.parts import Bell
+    from coopgroup.core.member.parts import Rings
     from coopgroup.core.member.turn import Turn
 
 # Waits of a join before its rings. The second and the third ring reach members that the first one
@@ -70,7 +70,7 @@ def heed_bell(turn: Turn, event: Event) -> None:
         turn.set(bell=bell)
 
 
-def _heeded(turn: Turn, bell: Bell) -> Bell:
+def _heeded(turn: Turn, bell: Rings) -> Rings:
     member = turn.member
     at_ms = max(turn.now_ms, bell.heed_at_ms)
     interval_ms = member.config.heartbeat_interval_ms
@@ -115,7 +115,7 @@ def ring_if_due(turn: Turn, before: Member, event: Event) -> None:
         turn.set(bell=bell)
 
 
-def _rung(turn: Turn, bell: Bell) -> Bell:
+def _rung(turn: Turn, bell: Rings) -> Rings:
     if bell.rung_at_ms is not None and turn.now_ms < bell.rung_at_ms + BELL_PAUSE_MS:
         return bell
     turn.emit(RingBell())

@@ -93,7 +93,7 @@ class FindSessionTimeout:
 
 @frozen(kw_only=True)
 class DecideRound:
-    """Decide the round that this member leads, outside the loop, then give `RoundDecided`.
+    """Decide the round that this member leads, outside the loop, then give `AssignmentsDecided`.
 
     Attributes:
         number: distinct number that the decision must carry. A generation is not enough: a

@@ -177,7 +177,7 @@ class CommitRequested:
 
 
 @frozen(kw_only=True)
-class RoundDecided:
+class AssignmentsDecided:
     """The leader's decision about the round that this member leads is available.
 
     Attributes:
@@ -257,7 +257,7 @@ Event: TypeAlias = (
     | WarmSetDeclared
     | WarmedUp
     | WarmupFailed
-    | RoundDecided
+    | AssignmentsDecided
     | Answered
     | RequestFailed
     | Woken

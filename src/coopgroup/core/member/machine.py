@@ -21,6 +21,7 @@ from coopgroup.core.member.error_actions import RequestKind
 from coopgroup.core.member.events import (
     Answered,
     ApplicationStalled,
+    AssignmentsDecided,
     BellRang,
     CatalogueSeen,
     CommitRequested,
@@ -30,7 +31,6 @@ from coopgroup.core.member.events import (
     RejoinRequested,
     RequestFailed,
     RevocationCompleted,
-    RoundDecided,
     SessionTimeoutFound,
     StartsDeclined,
     SubscriptionChanged,
@@ -73,7 +73,7 @@ def _take(turn: Turn, event: Event) -> None:
     match event:
         case Answered() | RequestFailed():
             take_outcome(turn, event)
-        case RoundDecided():
+        case AssignmentsDecided():
             if _is_current(turn.member, event):
                 turn.set(round=attrs.evolve(turn.member.round, decided=event.assignments))
                 turn.move(Trigger.ROUND_DECIDED, Cause.ROUND_DECIDED)
@@ -177,7 +177,7 @@ def _stall(turn: Turn) -> None:
         turn.lose(Cause.NOT_POLLED, keep_id=False, stalled=True)
 
 
-def _is_current(member: Member, event: RoundDecided) -> bool:
+def _is_current(member: Member, event: AssignmentsDecided) -> bool:
     return member.state is MemberState.LEADING and event.number == member.round.duty_number
 
 

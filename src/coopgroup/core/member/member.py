@@ -26,7 +26,6 @@ from coopgroup.core.member.parts import (
     NO_ROUND,
     NOTHING_TO_JOIN_FOR,
     BackOff,
-    Bell,
     Delay,
     Identity,
     LastAssignment,
@@ -34,6 +33,7 @@ from coopgroup.core.member.parts import (
     Lease,
     NextJoin,
     Revocation,
+    Rings,
     Round,
 )
 from coopgroup.core.member.transitions import AT_WORK, TRANSITIONS, MemberState, Moves
@@ -125,7 +125,7 @@ class Member:
     delay: Delay = NO_DELAY
     revocation: Revocation = NO_REVOCATION
     commits: Commits = NO_COMMITS
-    bell: Bell = NO_BELL
+    bell: Rings = NO_BELL
     beat: Beat = NO_BEAT
 
     @property

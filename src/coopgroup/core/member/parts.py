@@ -355,7 +355,7 @@ class BackOff:
 
 
 @frozen(kw_only=True)
-class Bell:
+class Rings:
     """The member's rings, and the rings that it heard (`bell`).
 
     Attributes:
@@ -383,4 +383,4 @@ NO_ROUND: Final = Round()
 NO_DELAY: Final = Delay()
 NO_REVOCATION: Final = Revocation()
 NO_BACK_OFF: Final = BackOff()
-NO_BELL: Final = Bell()
+NO_BELL: Final = Rings()

@@ -8,7 +8,7 @@ this page. Duties of a host, in this order:
    that members do not return in lockstep.
 3. Answer every `Send` with exactly one `Answered` or `RequestFailed`.
 4. For `DecideRound`, where it delays nothing else and with a time limit: `read_members`, look up
-   metadata and lags, `lead_round`, and give `RoundDecided`. All rounds of a rebalance get the same
+   metadata and lags, `lead_round`, and give `DecisionMade`. All rounds of a rebalance get the same
    lags (`RebalanceLags`). When the limit has passed, call `lead_round` without metadata. If members
    cannot be read, pass None; the round is still answered, and the session starts another one later.
    For `LookOver`, likewise: look up the topics, compare later look-ups with this one, and give
@@ -51,9 +51,9 @@ this page. Duties of a host, in this order:
 from coopgroup.core.session.balancing import CheckLags, LagsChecked
 from coopgroup.core.session.deciding import (
     DecideRound,
+    DecisionMade,
     LeaderContext,
     RebalanceLags,
-    RoundDecided,
 )
 from coopgroup.core.session.overdue import overdue_claims
 from coopgroup.core.session.own_rounds import LookOver, SeenTopics
@@ -78,13 +78,13 @@ from coopgroup.core.session.stepping import (
 __all__ = [
     "CheckLags",
     "DecideRound",
+    "DecisionMade",
     "LagWatch",
     "LagsChecked",
     "LeaderContext",
     "LookOver",
     "OwedRound",
     "RebalanceLags",
-    "RoundDecided",
     "SeenTopics",
     "Session",
     "SessionEffect",

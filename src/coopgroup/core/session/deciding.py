@@ -42,7 +42,7 @@ class DecideRound:
     """Effect: decide a round, off the loop. It is the member's effect with a leader's memory.
 
     Attributes:
-        number: distinct number, which `lead_round` passes to `RoundDecided`. A generation can have
+        number: distinct number, which `lead_round` passes to `DecisionMade`. A generation can have
             two rounds: a coordinator that takes over from an older log counts on from there.
         generation: generation of the round.
         members: all members with encoded subscriptions; `read_members` decodes them and returns the
@@ -58,7 +58,7 @@ class DecideRound:
 
 
 @frozen(kw_only=True)
-class RoundDecided:
+class DecisionMade:
     """Event: a round that this member leads is decided.
 
     Attributes:
@@ -99,7 +99,7 @@ class RebalanceLags:
             return None
         return self.lags if resources <= self.lags.resources else None
 
-    def after(self, outcome: RoundDecided, lags: Lags | None) -> RebalanceLags:
+    def after(self, outcome: DecisionMade, lags: Lags | None) -> RebalanceLags:
         """Return the memory after a round.
 
         A pause between rationed moves belongs to the rebalance. A wait for a lost owner does not:

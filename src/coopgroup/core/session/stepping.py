@@ -49,7 +49,7 @@ from coopgroup.core.session.balancing import (
     next_watch,
     with_result,
 )
-from coopgroup.core.session.deciding import DecideRound, LeaderContext, RoundDecided
+from coopgroup.core.session.deciding import DecideRound, DecisionMade, LeaderContext
 from coopgroup.core.session.differences import told_once
 from coopgroup.core.session.overdue import claims_deadline_ms, due_claims
 from coopgroup.core.session.own_rounds import (
@@ -74,7 +74,7 @@ _BEFORE_FAILURE: Final = types.MappingProxyType(
         MemberState.LOSING: Trigger.LOSS_HANDLED,
     }
 )
-SessionEvent: TypeAlias = MemberEvent | RoundDecided | LagsChecked
+SessionEvent: TypeAlias = MemberEvent | DecisionMade | LagsChecked
 SessionEffect: TypeAlias = (
     Send
     | CancelJoin
@@ -107,11 +107,13 @@ def step(
     """
     answer = join_answer_of(event)
     before: tuple[SessionEffect, ...] = ()
-    if isinstance(event, RoundDecided):
+    if isinstance(event, DecisionMade):
         if _leads(session.member, event.number):  # otherwise the round ended before it was decided
             session, before = told_once(session, event.decision.records)
             session = _with_memory(session, event, now_ms)
-        event = events.RoundDecided(number=event.number, assignments=event.decision.assignments)
+        event = events.AssignmentsDecided(
+            number=event.number, assignments=event.decision.assignments
+        )
     elif isinstance(event, LagsChecked):
         session, event, before = with_result(session, event)
     session, effects = _stepped(session, event, now_ms)
@@ -197,7 +199,7 @@ def _leads(member: Member, number: int) -> bool:
     return member.state is MemberState.LEADING and member.round.duty_number == number
 
 
-def _with_memory(session: Session, event: RoundDecided, now_ms: int) -> Session:
+def _with_memory(session: Session, event: DecisionMade, now_ms: int) -> Session:
     refusals = session.refusals + 1 if event.decision.refused else 0
     return replaced(
         session,

@@ -25,7 +25,7 @@ from coopgroup.core.member.transitions import AT_WORK, SETTLED, MemberState
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group import NO_GENERATION
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.health.progress import PartitionSample, Progress
+from coopgroup.kafka.health.progress import LastProgress, PartitionSample
 from coopgroup.kafka.health.value import GroupLoad, Health, StuckPartition
 from coopgroup.kafka.membership.driver import GroupDriver
 from coopgroup.kafka.records.commit_meter import CommitMeter
@@ -83,7 +83,7 @@ class MemberProbe:
 
     driver: GroupDriver
     work: WorkProbe
-    _progress: Progress = field(factory=Progress, init=False)
+    _progress: LastProgress = field(factory=LastProgress, init=False)
     _noted_s: float = field(default=-math.inf, init=False)
     # Since when the member has not been settled, and the generation at that time.
     _unsettled: tuple[float, int] | None = field(default=None, init=False)

@@ -50,7 +50,7 @@ class _Mark:
 
 
 @define(eq=False)
-class Progress:
+class LastProgress:
     """The last progress of each owned partition."""
 
     _marks: dict[tuple[str, int], _Mark] = field(factory=dict, init=False)

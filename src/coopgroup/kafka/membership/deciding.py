@@ -23,7 +23,7 @@ from coopgroup.core.model.lags import Lags
 from coopgroup.core.model.metadata import TopicMetadata
 from coopgroup.core.policies.built_in import SimplePolicy
 from coopgroup.core.policies.policy import Policy
-from coopgroup.core.session import CheckLags, DecideRound, LagsChecked, LookOver, RoundDecided
+from coopgroup.core.session import CheckLags, DecideRound, DecisionMade, LagsChecked, LookOver
 
 Read: TypeAlias = Callable[[Sequence[JoinedMember]], RoundRequest]
 
@@ -56,7 +56,7 @@ class Decider:
         metadata: TopicMetadata | None,
         lags: Lags | None,
         **why: str,
-    ) -> RoundDecided:
+    ) -> DecisionMade:
         """Decide a round; see `lead_round`."""
         return lead_round(
             duty, request, metadata, lags, assignor=self.assignor, policy=self.policy, **why

@@ -74,8 +74,8 @@ from coopgroup.core.model.group_api import (
 from coopgroup.core.session import (
     CheckLags,
     DecideRound,
+    DecisionMade,
     LookOver,
-    RoundDecided,
     Session,
     SessionEffect,
     SessionEvent,
@@ -224,7 +224,7 @@ class GroupDriver:
     inbox: ApplicationInbox = field(factory=ApplicationInbox)
     application: ResourceApplication | None = None
     read: Read | None = None
-    complete: Callable[[RoundDecided], RoundDecided] | None = None
+    complete: Callable[[DecisionMade], DecisionMade] | None = None
     meter: WorkMeter = field(factory=WorkMeter)
     lease_until_s: float = field(default=math.inf, init=False)
     polled_at_s: float = field(default=math.inf, init=False)

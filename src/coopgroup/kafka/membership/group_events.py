@@ -17,10 +17,10 @@ from attrs import define, field
 from coopgroup.core.member import ErrorCode
 from coopgroup.core.member.events import Answered, BellRang, RequestFailed, Woken
 from coopgroup.core.model.group_api import Answer
-from coopgroup.core.session import RoundDecided, SessionEvent
+from coopgroup.core.session import DecisionMade, SessionEvent
 from coopgroup.kafka.rpc.outcomes import FailureKind, TransportFailure
 
-_OVERTAKING: Final = (Answered, RequestFailed, RoundDecided, BellRang)
+_OVERTAKING: Final = (Answered, RequestFailed, DecisionMade, BellRang)
 CODE_OF_FAILURE: Final = {
     FailureKind.TIMED_OUT: ErrorCode.NO_ANSWER,
     FailureKind.DISCONNECTED: ErrorCode.NO_ANSWER,

@@ -31,10 +31,10 @@ from coopgroup.core.model import ResourceSet
 from coopgroup.core.session import (
     CheckLags,
     DecideRound,
+    DecisionMade,
     LagsChecked,
     LookOver,
     RebalanceLags,
-    RoundDecided,
     SeenTopics,
 )
 from coopgroup.core.telemetry.causes import Cause
@@ -81,7 +81,7 @@ class _Round:
     limit: Job | None = field(default=None, init=False)
 
 
-def _unchanged(outcome: RoundDecided) -> RoundDecided:
+def _unchanged(outcome: DecisionMade) -> DecisionMade:
     return outcome
 
 
@@ -103,11 +103,11 @@ class RoundLeader:
     assignor: Assignor | None
     policy: Policy | None
     lookup: RoundLookup
-    post: Callable[[RoundDecided | RejoinRequested], None]
+    post: Callable[[DecisionMade | RejoinRequested], None]
     sink: TelemetrySink
     timeout_ms: int = LEADER_TIMEOUT_MS
     read: Read | None = None
-    complete: Callable[[RoundDecided], RoundDecided] = _unchanged
+    complete: Callable[[DecisionMade], DecisionMade] = _unchanged
     seen: SeenTopics = field(factory=SeenTopics)
     request: RoundRequest | None = field(default=None, init=False)
     turn: threading.Lock = field(factory=threading.Lock, init=False)
@@ -234,7 +234,7 @@ class RoundLeader:
         outcome = self.decider().lead(led.duty, led.request, None, None, failure=failure)
         self._finish(led, outcome)
 
-    def _finish(self, led: _Round, outcome: RoundDecided) -> None:
+    def _finish(self, led: _Round, outcome: DecisionMade) -> None:
         if led.once.acquire(blocking=False):
             if led.limit is not None:
                 led.limit.cancel()

@@ -23,7 +23,7 @@ from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE, is_topic_name
 
 
 @define(eq=False)
-class Subscription:
+class ApplicationSubscription:
     """The application's subscription, and whether it is in the group."""
 
     driver: GroupDriver

@@ -97,7 +97,7 @@ class TopicIds:
         return {names.get(one, one): one for one in self.existing().names}
 
 
-class Progress(enum.Enum):
+class SeatState(enum.Enum):
     """The state of a member on its way to the target, see the module."""
 
     STABLE = "stable"
@@ -128,7 +128,7 @@ class ConsumerSeat:
     topics: tuple[str, ...] = ()
     epoch: int = 0
     previous_epoch: int = -1
-    progress: Progress = Progress.STABLE
+    progress: SeatState = SeatState.STABLE
     assigned: ResourceSet = EMPTY
     since: dict[Resource, int] = field(factory=dict)
     is_away: bool = False
@@ -182,7 +182,7 @@ class ConsumerGroup:
         if not self.seats:
             return GroupState.EMPTY
         settled = all(
-            seat.epoch == self.generation and seat.progress is Progress.STABLE and not seat.is_away
+            seat.epoch == self.generation and seat.progress is SeatState.STABLE and not seat.is_away
             for seat in self.seats.values()
         )
         return GroupState.STABLE if settled else GroupState.PREPARING
@@ -245,7 +245,7 @@ class ConsumerGroup:
         if request.protocol_name != seat.protocols[0][0]:
             self.answer(token, sync_refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
-        if self.target_epoch > seat.epoch and seat.progress is not Progress.UNREVOKED:
+        if self.target_epoch > seat.epoch and seat.progress is not SeatState.UNREVOKED:
             self._expect_join(seat)
             self.answer(token, sync_refusal(ErrorCode.REBALANCE_IN_PROGRESS))
             return
@@ -261,8 +261,8 @@ class ConsumerGroup:
         seat, code = self._checked(request.member_id, request.group_instance_id, request.generation)
         if seat is not None:
             self._touch(seat)
-            waits = seat.progress is Progress.UNRELEASED and self._is_blocked(seat)
-            settled = seat.progress is Progress.STABLE or waits
+            waits = seat.progress is SeatState.UNRELEASED and self._is_blocked(seat)
+            settled = seat.progress is SeatState.STABLE or waits
             if seat.epoch < self.target_epoch or not settled:
                 self._expect_join(seat)
                 code = ErrorCode.REBALANCE_IN_PROGRESS
@@ -316,7 +316,7 @@ class ConsumerGroup:
         if request.owned is not None:
             owned = ResourceSet(dict(request.owned))
         self._settle(seat, seat.topics if request.topics is None else request.topics, owned)
-        if seat.progress is not Progress.UNREVOKED:
+        if seat.progress is not SeatState.UNREVOKED:
             seat.join_by_ms = None
         else:
             self._expect_join(seat)
@@ -379,8 +379,8 @@ class ConsumerGroup:
             return
         seat.is_away, seat.join_by_ms = True, None
         seat.revoking = EMPTY
-        if seat.progress is Progress.UNREVOKED:
-            seat.progress = Progress.STABLE
+        if seat.progress is SeatState.UNREVOKED:
+            seat.progress = SeatState.STABLE
 
     # --- members, epochs and targets -------------------------------------------------------------
 
@@ -434,9 +434,9 @@ class ConsumerGroup:
             subscribed = {one.member_id: ids_of(one.topics) for one in self.seats.values()}
             self.target = assign_uniformly(subscribed, self.target, existing)
             self.target_epoch, self.target_at_ms = self.generation, self.now_ms
-        if seat.progress is Progress.STABLE and seat.epoch == self.target_epoch:
+        if seat.progress is SeatState.STABLE and seat.epoch == self.target_epoch:
             return
-        if seat.progress is Progress.UNREVOKED and owned & seat.revoking:
+        if seat.progress is SeatState.UNREVOKED and owned & seat.revoking:
             return
         self._advance(seat, owned)
 
@@ -449,14 +449,14 @@ class ConsumerGroup:
         kept = seat.assigned & target
         lost = seat.assigned - kept
         if lost & owned:
-            seat.progress, seat.assigned, seat.revoking = Progress.UNREVOKED, kept, lost
+            seat.progress, seat.assigned, seat.revoking = SeatState.UNREVOKED, kept, lost
             return
         blocked = (target - kept) & self._owned_by_others(seat)
         seat.assigned, seat.revoking = target - blocked, EMPTY
         if seat.epoch != self.target_epoch:
             seat.previous_epoch, seat.epoch = seat.epoch, self.target_epoch
         seat.since = {one: seat.since.get(one, seat.epoch) for one in seat.assigned}
-        seat.progress = Progress.UNRELEASED if blocked else Progress.STABLE
+        seat.progress = SeatState.UNRELEASED if blocked else SeatState.STABLE
 
     def _owned_by_others(self, seat: ConsumerSeat) -> ResourceSet:
         others = [one for one in self.seats.values() if one is not seat]

@@ -53,9 +53,9 @@ from coopgroup.core.policies.warmth import warmup_of
 from coopgroup.core.session import (
     CheckLags,
     DecideRound,
+    DecisionMade,
     LookOver,
     RebalanceLags,
-    RoundDecided,
     SeenTopics,
     Session,
     SessionEffect,
@@ -527,10 +527,10 @@ class Process:
         weights = self.application.load.weights_of(found)
         return TopicMetadata(resources=found, weights=weights)
 
-    def _completed(self, decided: RoundDecided) -> RoundDecided:
+    def _completed(self, decided: DecisionMade) -> DecisionMade:
         return decided
 
-    def _decided(self, decided: RoundDecided) -> None:
+    def _decided(self, decided: DecisionMade) -> None:
         self.give(decided)
         if self._changed() is not None:
             self.notice()  # changes during the decision
@@ -543,7 +543,7 @@ class Process:
         span = settings.lead_ms
         self.later(world.dice("leader").randint(span.low, span.high), self.give, checked)
 
-    def _check_round(self, decided: RoundDecided) -> None:
+    def _check_round(self, decided: DecisionMade) -> None:
         """Report a round that takes a resource from its rightful owner; no record shows this."""
         for record in decided.decision.records:
             if isinstance(record, RoundRefused):

@@ -1,4 +1,4 @@
-"""`Bell`: rings between the processes of a group, outside of the group protocol.
+"""`SimulatedBell`: rings between the processes of a group, outside of the group protocol.
 
 A ring reaches each process on its own: late, or not at all. False rings come at random. A process
 that is paused or cut off hears nothing meanwhile. No rule of a run may depend on the bell.
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from attrs import define, field
 
-from coopgroup.simulator.scenario import Bell as BellTimes
+from coopgroup.simulator.scenario import Bell
 from coopgroup.simulator.world import World
 from coopgroup.simulator.world.drawing import between
 
@@ -26,7 +26,7 @@ class Listener(Protocol):
 
 
 @define(kw_only=True, eq=False)
-class Bell:
+class SimulatedBell:
     """The bell of a group.
 
     Attributes:
@@ -35,7 +35,7 @@ class Bell:
     """
 
     world: World
-    times: BellTimes
+    times: Bell
     listeners: Callable[[], Iterable[Listener]]
     rings: int = field(default=0, init=False)
     _dice: random.Random = field(init=False)

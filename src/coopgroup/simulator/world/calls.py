@@ -1,6 +1,6 @@
 """`Call`: a request on its way between a process and the brokers.
 
-`Client` contains everything that the network, the brokers and a transcript must know of a process.
+`Caller` contains everything that the network, the brokers and a transcript must know of a process.
 The process module can therefore import them, and no import cycle arises.
 """
 
@@ -25,7 +25,7 @@ class Clock(Protocol):
         ...
 
 
-class Client(Protocol):
+class Caller(Protocol):
     """One life of a process: sends requests and receives their results."""
 
     @property
@@ -84,7 +84,7 @@ class Call:
         is_late: whether its process has given up on it, and it may still arrive.
     """
 
-    process: Client
+    process: Caller
     send: Send
     connection: Connection
     due_ms: int

@@ -29,7 +29,7 @@ from coopgroup.simulator.coordinator import refusal
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.world import World, late_commit_of
 from coopgroup.simulator.world.brokers import Brokers
-from coopgroup.simulator.world.calls import Call, Client, Connection
+from coopgroup.simulator.world.calls import Call, Caller, Connection
 from coopgroup.simulator.world.drawing import between
 
 
@@ -77,8 +77,8 @@ class Network:
     answer_loss: float = 0.0
     upsets: list[Upset] = field(factory=list)
     brokers: Brokers = field(init=False)
-    _lanes: dict[tuple[Client, Lane], Connection] = field(factory=dict)
-    _calls: dict[Client, dict[Call, None]] = field(factory=dict)
+    _lanes: dict[tuple[Caller, Lane], Connection] = field(factory=dict)
+    _calls: dict[Caller, dict[Call, None]] = field(factory=dict)
     _cut_until_ms: dict[str, int] = field(factory=dict)
     _held_up_until_ms: dict[tuple[str, Lane], int] = field(factory=dict)
     _dice: random.Random = field(init=False)
@@ -127,7 +127,7 @@ class Network:
 
     # --- what a process does -------------------------------------------------------------------
 
-    def send(self, process: Client, send: Send) -> None:
+    def send(self, process: Caller, send: Send) -> None:
         """Send a request of a process."""
         connection = self._lanes.get((process, send.lane))
         if connection is None:
@@ -151,7 +151,7 @@ class Network:
         if world.transcript is not None:
             world.transcript.sent(call)
 
-    def close_lane(self, process: Client, lane: Lane) -> None:
+    def close_lane(self, process: Caller, lane: Lane) -> None:
         """Give up a connection and fail its pending calls."""
         connection = self._lanes.pop((process, lane), None)
         for call in tuple(self._calls.get(process, ())):
@@ -159,7 +159,7 @@ class Network:
                 call.answer_lost = True
                 self.world.later(1, self.fail, call)
 
-    def forget(self, process: Client) -> None:
+    def forget(self, process: Caller) -> None:
         """Handle the death of a process: its requests still arrive, but it gets no answers."""
         if not self._calls.get(process):
             self._calls.pop(process, None)
@@ -218,7 +218,7 @@ class Network:
         if is_current:
             self._give_up(call.process, call.connection)
 
-    def _give_up(self, process: Client, connection: Connection) -> None:
+    def _give_up(self, process: Caller, connection: Connection) -> None:
         """Fail the calls of a connection except commits, which may still arrive."""
         for call in tuple(self._calls.get(process, ())):
             if call.connection is not connection:

@@ -3,7 +3,7 @@
 import pytest
 from attrs import evolve
 
-from coopgroup.kafka.health.progress import PartitionSample, Progress
+from coopgroup.kafka.health.progress import LastProgress, PartitionSample
 
 KEY = ("t", 0)
 AT = PartitionSample(position=10, end=20)
@@ -55,7 +55,7 @@ def test_partition_is_stuck_since(
     samples: tuple[PartitionSample, ...], stuck: tuple[str, float] | None
 ) -> None:
     """One sample a second."""
-    progress = Progress()
+    progress = LastProgress()
     for at_s, sample in enumerate(samples):
         progress.note(float(at_s), {KEY: sample})
     found = progress.stuck(float(len(samples) - 1), {KEY: samples[-1]})
@@ -63,7 +63,7 @@ def test_partition_is_stuck_since(
 
 
 def test_partition_that_is_given_up_is_forgotten() -> None:
-    progress = Progress()
+    progress = LastProgress()
     progress.note(0.0, {KEY: AT})
     progress.note(1.0, {})
     progress.note(2.0, {KEY: GROWN})

@@ -28,11 +28,11 @@ from coopgroup.core.protocol.subscription import read_subscription
 from coopgroup.core.session import (
     CheckLags,
     DecideRound,
+    DecisionMade,
     LagsChecked,
     LagWatch,
     LeaderContext,
     LookOver,
-    RoundDecided,
     SeenTopics,
 )
 from coopgroup.kafka.membership.deciding import Decider
@@ -117,7 +117,7 @@ def _duty(
 class Led:
     """A leader with its answers."""
 
-    posted: list[RoundDecided | RejoinRequested] = field(factory=list)
+    posted: list[DecisionMade | RejoinRequested] = field(factory=list)
     leader: RoundLeader = field(init=False)
 
     def lead(
@@ -137,8 +137,8 @@ class Led:
         )
         return self.leader
 
-    def answers(self) -> list[RoundDecided]:
-        return [one for one in self.posted if isinstance(one, RoundDecided)]
+    def answers(self) -> list[DecisionMade]:
+        return [one for one in self.posted if isinstance(one, DecisionMade)]
 
     def refusal(self) -> str:
         """Return the reason why the only round moves nothing."""

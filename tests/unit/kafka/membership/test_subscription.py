@@ -14,7 +14,7 @@ from coopgroup.core.member.events import WarmSetDeclared
 from coopgroup.core.model import ResourceSet
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.callbacks.listener import Callbacks
-from coopgroup.kafka.membership.subscription import Subscription
+from coopgroup.kafka.membership.subscription import ApplicationSubscription
 from coopgroup.kafka.membership.watching import TopicWish
 from tests.unit.kafka.fakes import FakeDriver
 
@@ -34,13 +34,13 @@ class Watcher:
     def watch(self, wish: TopicWish | None) -> None:
         self.wishes.append((len(self.driver.posted), wish))
 
-    def subscription(self) -> Subscription:
+    def subscription(self) -> ApplicationSubscription:
         """Return a subscription; notices and commits do not matter here."""
         self.driver.member.state = MemberState.UNSUBSCRIBED
         nothing = dict.fromkeys(("give_up", "stop_clock", "start_clock"), lambda: None)
         silence: Any = SimpleNamespace(callbacks=None, **nothing)
         given: Any = self
-        return Subscription(
+        return ApplicationSubscription(
             driver=given.driver, watcher=given, listener=silence, committing=silence
         )
 

@@ -2,11 +2,10 @@
 
 import pytest
 
-from coopgroup.simulator.scenario import Bell as BellTimes
-from coopgroup.simulator.scenario import Span
+from coopgroup.simulator.scenario import Bell, Span
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.world import World
-from coopgroup.simulator.world.bell import Bell
+from coopgroup.simulator.world.bell import SimulatedBell
 from tests.support.members import played_group
 
 
@@ -21,14 +20,14 @@ class Ear:
         self.heard_at_ms.append(self.world.now_ms)
 
 
-def hung(times: BellTimes, *, ears: int = 1) -> tuple[Bell, list[Ear]]:
+def hung(times: Bell, *, ears: int = 1) -> tuple[SimulatedBell, list[Ear]]:
     world = World(seed=3)
     listeners = [Ear(world) for _ in range(ears)]
-    return Bell(world=world, times=times, listeners=lambda: listeners), listeners
+    return SimulatedBell(world=world, times=times, listeners=lambda: listeners), listeners
 
 
 def test_each_process_hears_a_ring_after_its_own_delay() -> None:
-    bell, ears = hung(BellTimes(delay_ms=Span(5, 50)), ears=20)
+    bell, ears = hung(Bell(delay_ms=Span(5, 50)), ears=20)
     bell.ring()
     bell.world.run(1_000)
     assert all(len(ear.heard_at_ms) == 1 for ear in ears)
@@ -38,7 +37,7 @@ def test_each_process_hears_a_ring_after_its_own_delay() -> None:
 
 
 def test_false_rings_have_their_mean_distance() -> None:
-    bell, (ear,) = hung(BellTimes(false_every_ms=100))
+    bell, (ear,) = hung(Bell(false_every_ms=100))
     bell.world.run(100_000)
     assert len(ear.heard_at_ms) == pytest.approx(1_000, rel=0.1)
 
@@ -57,14 +56,14 @@ def settling_ms(group: Simulation) -> int:
 
 def test_members_hear_of_a_round_ahead_of_their_heartbeats() -> None:
     with_bell = played_group()
-    with_bell.hang_bell(BellTimes())
+    with_bell.hang_bell(Bell())
     assert settling_ms(with_bell) < 100
     assert settling_ms(played_group()) > 200
 
 
 def test_paused_process_and_one_that_is_cut_off_hear_nothing() -> None:
     group = played_group()
-    group.hang_bell(BellTimes())
+    group.hang_bell(Bell())
     paused, cut = group.start("a", ("T",)), group.start("b", ("T",))
     assert group.run_until_rest(5_000, 200)
     paused.pause()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @frozen(kw_only=True, eq=False)
-class Work:
+class Workload:
     """Jobs and machines of a group with R resources and M members.
 
     Attributes:
@@ -69,7 +69,7 @@ class Placing:
     """
 
     pools: Sequence[Pool]
-    work: Work
+    work: Workload
     slack: float = 0.0
     bulk_min: int = 0
     entitled: BoolArray = field(init=False)

@@ -12,12 +12,12 @@ from coopgroup.core.member import (
 )
 from coopgroup.core.member.effects import FindSessionTimeout
 from coopgroup.core.member.events import (
+    AssignmentsDecided,
     CatalogueSeen,
     CommitRequested,
     Event,
     LossHandled,
     Offset,
-    RoundDecided,
     SessionTimeoutFound,
     StartsDeclined,
     SubscriptionChanged,
@@ -201,7 +201,7 @@ def test_leave_during_a_loss_is_sent_under_the_kept_id() -> None:
     "event",
     [
         CatalogueSeen(version=1),
-        RoundDecided(number=1, assignments=()),
+        AssignmentsDecided(number=1, assignments=()),
         StartsDeclined(resources=T0),
         WarmSetDeclared(warm=None),
         Woken(),
