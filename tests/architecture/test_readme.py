@@ -81,10 +81,12 @@ def test_tables_of_the_headline_have_a_figure_for_each_kind_and_scenario() -> No
 
 
 def test_first_table_is_that_of_its_page() -> None:
+    """A column may be absent: where a tool was missing, its kind was not measured."""
     measured = _tables(headline.PAGE, "default-timeouts")
     assert _tables(README, "default-timeouts") == measured
     (((_, *kinds), *rows),) = measured
-    assert kinds == list(headline.HEADINGS.values())
+    assert kinds == [heading for heading in headline.HEADINGS.values() if heading in kinds]
+    assert set(headline.HEADINGS.values()) - set(kinds) <= {"Java, KIP-848", "franz-go, KIP-848"}
     assert [row[0] for row in rows] == [SCENARIOS[one].title for one in headline.SHOWN_SCENARIOS]
     assert [row for row in rows if not _has_figures(row)] == []
 

@@ -18,7 +18,7 @@ import os
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -28,6 +28,7 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.testing import KafkaCluster
 from tests.benchmarks.results import DOCS, ROOT, merge_results, write_between
 from tests.lab.controller import Trial
+from tests.lab.programs import missing_tool
 from tests.lab.scenarios import SCENARIOS, Outcome, play_scenarios
 from tests.lab.spec import BELL_TOPIC, check_kind
 
@@ -54,6 +55,8 @@ HEADINGS: Final[Mapping[str, str]] = {
     "coopgroup-simple-bell": "coopgroup, classic",
     "coopgroup-consumer-bell": "coopgroup, KIP-848",
     "kip848": "librdkafka, KIP-848",
+    "java-kip848": "Java, KIP-848",
+    "franz-go-kip848": "franz-go, KIP-848",
     "cooperative-sticky": "cooperative-sticky",
     "eager": "eager",
 }
@@ -217,7 +220,7 @@ def main() -> None:
     given = parser.parse_args()
     is_default = given.default_timeouts
     usual = (tuple(HEADINGS), SHOWN_SCENARIOS) if is_default else (DEFAULT_KINDS, DEFAULT_SCENARIOS)
-    kinds = tuple(given.kinds.split(",")) if given.kinds else usual[0]
+    kinds = tuple(given.kinds.split(",")) if given.kinds else playable_kinds(usual[0])
     scenarios = tuple(given.scenarios.split(",")) if given.scenarios else usual[1]
     _check(parser, kinds, scenarios)
     timeouts = KAFKAS if is_default else SHORT
@@ -231,6 +234,15 @@ def main() -> None:
     if given.write:
         for page in (PAGE, README) if is_default else (PAGE,):
             write_between(page, name, drawn)
+
+
+def playable_kinds(kinds: Iterable[str]) -> tuple[str, ...]:
+    """Return the kinds whose tools are there; print a line about each other kind."""
+    missing = {kind: missing_tool(kind) for kind in kinds}
+    for kind, tool in missing.items():
+        if tool is not None:
+            print(f"headline: {kind} is left out, because {tool} is not on the PATH", flush=True)
+    return tuple(kind for kind, tool in missing.items() if tool is None)
 
 
 def _check(parser: argparse.ArgumentParser, kinds: Sequence[str], scenarios: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.headline import one_table, tables
+from tests.benchmarks.headline import HEADINGS, one_table, playable_kinds, tables
 from tests.benchmarks.results import merge_results, write_between
 
 FACTS = {
@@ -57,6 +57,15 @@ def test_tables_of_the_headline_have_a_row_a_scenario_and_a_column_a_kind() -> N
 def test_table_at_default_timeouts_names_clients_in_its_columns() -> None:
     medians = {"coopgroup-simple-bell": {"join": FACTS}, "kip848": {}}
     assert one_table(medians) == ONE_TABLE
+
+
+def test_kind_without_its_tool_is_left_out_with_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert playable_kinds(HEADINGS) == tuple(kind for kind in HEADINGS if "franz" not in kind)
+    expected = "headline: franz-go-kip848 is left out, because go is not on the PATH\n"
+    assert capsys.readouterr().out == expected
 
 
 def test_write_between_when_run_twice_replaces_only_what_is_between(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from attrs import define, field
 
 from tests.lab.analysis import Window
 from tests.lab.group import Group
-from tests.lab.processes import TrialError, end_input, failure, start_python
+from tests.lab.processes import TrialError, end_input, failure, python_program, start_program
 from tests.lab.recording import RowReader, Rows
 from tests.lab.spec import ProducerSpec, check_kind
 
@@ -108,7 +108,7 @@ class Trial:
             backlog=tuple(backlog),
             keys=keys,
         )
-        self._producer = start_python("tests.lab.producer", spec)
+        self._producer = start_program(python_program("tests.lab.producer"), spec)
         if self._producer.stdout is None or self._producer.stdout.readline().strip() != "ready":
             raise failure("the producer failed to write its backlog", self.folder / "producer")
         if self._producer.stdin is not None:

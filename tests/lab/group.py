@@ -23,9 +23,10 @@ from tests.lab.processes import (
     TrialError,
     end_input,
     failure,
-    start_python,
+    start_program,
     wait_for_end,
 )
+from tests.lab.programs import worker_program
 from tests.lab.recording import EventReader, RowReader, Rows
 from tests.lab.spec import WorkerSpec, is_supervised
 from tests.lab.watch import GroupWatch
@@ -97,7 +98,7 @@ class Group:
                 **self.settings,
             )
             supervised = is_supervised(self.kind)
-            process = start_python("tests.lab.worker", spec, supervised=supervised)
+            process = start_program(worker_program(self.kind), spec)
             incarnation = Incarnation(name, log_path, process, supervised)
             self.incarnations.append(incarnation)
             self._prepared[name] = incarnation

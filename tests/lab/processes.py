@@ -12,6 +12,7 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -85,21 +86,24 @@ def child_of(process: int) -> int | None:
     return next(map(int, children.read_text().split()), None)
 
 
-def start_python(
-    module: str, spec: WorkerSpec | ProducerSpec, *, supervised: bool = False
-) -> subprocess.Popen[str]:
-    """Start a module in a new process and session, and send the specification to it.
+def python_program(module: str, *, supervised: bool = False) -> list[str]:
+    """Return the command that runs a module, below a supervisor if it has one."""
+    supervisor = [sys.executable, "-m", "coopgroup.supervisor"] if supervised else []
+    return [*supervisor, sys.executable, "-m", module]
+
+
+def start_program(command: Sequence[str], spec: WorkerSpec | ProducerSpec) -> subprocess.Popen[str]:
+    """Start a program in a new process and session, and send the specification to it.
 
     Its standard error goes into a file beside its logs. Otherwise the clients' messages about cut
     connections would fill the terminal.
     """
-    supervisor = [sys.executable, "-m", "coopgroup.supervisor"] if supervised else []
     paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     with Path(f"{spec.log_path}.stderr").open("ab") as complaints:
         process = subprocess.Popen(
-            [*supervisor, sys.executable, "-m", module],
+            command,
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE if module.endswith("producer") else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if isinstance(spec, ProducerSpec) else subprocess.DEVNULL,
             stderr=complaints,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)},
             text=True,

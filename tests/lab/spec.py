@@ -23,9 +23,12 @@ KINDS: Final = (
     "cooperative-sticky",
     "cooperative-sticky-static",
     "kip848",
+    "java-kip848",
+    "franz-go-kip848",
 )
 """Kinds of consumer in a group: ours with each policy, and `coopgroup-consumer`, ours with
-`group.protocol=consumer`. `kip848` is that protocol with confluent_kafka.
+`group.protocol=consumer`. `kip848` is that protocol with confluent_kafka, `java-kip848` with
+Kafka's own consumer, and `franz-go-kip848` with franz-go.
 
 A suffix to one of ours says how a process that returns proves its identity: `-static`
 (`group.instance.id`) or `-kept` (`coopgroup.state.dir`). With `-supervised` in its place, each
@@ -148,7 +151,7 @@ def is_supervised(kind: str) -> bool:
 
 def speaks_kip_848(kind: str) -> bool:
     """Return whether a consumer of a kind has `group.protocol=consumer`."""
-    return kind == "kip848" or kind.startswith(f"{_OURS}consumer")
+    return kind.endswith("kip848") or kind.startswith(f"{_OURS}consumer")
 
 
 def policy_name(kind: str) -> str:
