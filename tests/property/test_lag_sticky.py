@@ -27,10 +27,7 @@ def many(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.param == "singly":
         yield
         return
-    with (
-        mock.patch("coopgroup.core.assignors.levelling.steps._TOGETHER_MIN", 2),
-        mock.patch("coopgroup.core.assignors.levelling.pairing._PAIRS_MIN", 1),
-    ):
+    with mock.patch("coopgroup.core.assignors.levelling.steps._TOGETHER_MIN", 2):
         yield
 
 

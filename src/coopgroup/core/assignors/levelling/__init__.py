@@ -7,7 +7,7 @@ speed. The longest time should be short. This is the problem of uniform parallel
   Sahni, 1977).
 - `bulk` moves many partitions in one step where the shares of members differ.
 - `exchange` moves single partitions, or exchanges one for another, where single partitions matter.
-  In large groups `pairing` takes many such steps together. `steps` finds the best step of a pair.
+  `steps` finds the best step of a pair.
 - `pools` does this for all pools of a group in turn.
 
 The assignors differ only in weights, speeds and limits: `lag-aware` keeps the counts of members

@@ -6,8 +6,8 @@ It chooses the step that shortens the slower member's time most per move. A memb
 helps is skipped. The exchange ends when the times are as even as the goal, when no step gains
 enough, or when the budget of moves is used up.
 
-In large groups many pairs take a step together first (module `pairing`). Then each of the
-slowest members takes a step with a different partner, before any of them is looked at again.
+In large groups each of the slowest members takes a step with a different partner, before any of
+them is looked at again.
 
 Moves are counted against the present owners. A partition without an owner moves freely, and a
 partition that returns to its owner gives a move back. Every move must gain more than a fixed
@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from attrs import define, field, frozen
 
-from coopgroup.core.assignors.levelling.pairing import pair_off
 from coopgroup.core.assignors.levelling.steps import NOTHING, Loads
 from coopgroup.core.assignors.ordering import by_column, by_falling_lag
 
@@ -74,25 +73,11 @@ class Exchange:
             return False
         weights = self.now.weights
         rising = by_falling_lag(np.array([weights.size]), -weights)
-        changed = False
-        while True:
-            paired = self.now.together and pair_off(self.now, rising, self.goal, self.budget)
-            if changed and not paired:
-                return True
-            changed |= paired
-            if not self._swept(rising):
-                return changed
-            changed = True
-
-    def _swept(self, rising: Int64Array) -> bool:
-        """Take single steps until no step helps; return whether a step was taken."""
         self._order = by_column(self.now.holder, rising)
         self._starts = np.append(0, np.cumsum(self.now.counts))
-        self._held = {}
-        before = self._steps
         while self._sweep():
             pass
-        return self._steps > before
+        return self._steps > 0
 
     def _sweep(self) -> bool:
         """Visit the members, slowest first; return whether another sweep can help."""

@@ -120,21 +120,6 @@ class Loads:
             self.times[member] = self.loads[member] / self.speeds[member]
         self.holder[position] = taker
 
-    def exchange(
-        self, heavy: Int64Array, light: Int64Array, given: Int64Array, taken: Int64Array
-    ) -> None:
-        """Let pairs exchange positions together; a column is in one pair at most."""
-        is_swap = taken != NOTHING
-        shifted = self.weights[given] - np.where(is_swap, self.weights[taken], 0)
-        self.holder[given] = light
-        self.holder[taken[is_swap]] = heavy[is_swap]
-        for columns, sign in ((heavy, -1), (light, 1)):
-            self.loads[columns] += sign * shifted
-            self.counts[columns] += sign * ~is_swap
-            self.times[columns] = self.loads[columns] / self.speeds[columns]
-        strange = self.holder[self.holder != self.owner]
-        self.strange = np.bincount(strange, minlength=self.loads.size)
-
     def may_help(self, heavy: Int64Array, light: Int64Array) -> BoolArray:
         """Return which of I pairs are so far apart that a step can gain enough: bool (I,).
 
