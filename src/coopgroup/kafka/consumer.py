@@ -97,10 +97,6 @@ if TYPE_CHECKING:
     from coopgroup.kafka.plugins import AssignorChoice, PolicyChoice
 
 
-# Maximum wait in librdkafka for a large batch.
-_BATCH_S: Final = 0.005
-
-
 @define(eq=False)
 class Delivery:
     """Passes fetched records to the application."""
@@ -157,29 +153,12 @@ class Delivery:
         pump, record_buffer = self.pump, self.fetching.record_buffer
         while True:
             pump.serve()
-            if count > 1 and not record_buffer.ready and self.fetching.fetched:
-                taken = self._take_past(count, deadline_s)
-                if taken:
-                    return taken
             self._gather(count, deadline_s)
             is_over = now_s() >= deadline_s
             if is_over or len(record_buffer.ready) >= count:
                 taken = pump.take(count)
                 if taken or is_over or (not count and pump.may_leave()):
                     return taken
-
-    def _take_past(self, count: int, deadline_s: float) -> list[Message]:
-        """Take a large batch directly if it is available immediately, without queueing it first."""
-        driver = self.driver
-        now = now_s()
-        if self.pump.decodes or now >= driver.lease_until_s:
-            return []
-        driver.polled_at_s = math.inf
-        try:
-            wait_s = max(0.0, min(_BATCH_S, deadline_s - now))
-            return self.fetching.fetch_past(count, wait_s, self.pump.may_leave)
-        finally:
-            driver.polled_at_s = now_s()
 
     def _gather(self, count: int, deadline_s: float) -> None:
         driver, ready = self.driver, self.fetching.record_buffer.ready

@@ -464,35 +464,6 @@ class Fetching:
             if self._close_is_due:
                 self._close_now()
 
-    def fetch_past(self, count: int, wait_s: float, may_leave: Callable[[], bool]) -> list[Message]:
-        """Get a full batch straight to the application, past the empty record buffer.
-
-        Returns:
-            The batch, which is leaving. The result is empty if the batch is not full or may not
-            leave; its records are then in the record buffer.
-        """
-        self._look_at_client()
-        fetched, before = self.fetched, self._begin_fetch()
-        try:
-            messages: list[Message] = self.consumer.consume(count, wait_s)
-            after = before
-            if messages:
-                messages, after = self._take_up(messages, fetched, before)
-            is_full = len(messages) == count and not self.record_buffer.paused
-            if is_full and may_leave() and self._are_known:
-                # No call comes between, so no signal handler and no other thread sees only one.
-                self._positions, self.record_buffer.leaving = after, messages
-                return messages
-            self._add(messages, after)
-        except BaseException:
-            self._set_back_to(before)
-            raise
-        finally:
-            self._is_fetching = False  # not a call, which would let a signal in
-            if self._close_is_due:
-                self._close_now()
-        return []
-
     def positions(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return the offset of the application's next record in each partition; for any thread."""
         # Together: another thread may be fetching. A position that is too low repeats records after

@@ -143,22 +143,8 @@ def test_many_topics_are_looked_up_at_once() -> None:
     assert consumer.asked == [None]
 
 
-@pytest.mark.parametrize(
-    ("count", "is_paused", "may_leave"), [(3, False, True), (2, True, True), (2, False, False)]
-)
-def test_fetch_past_when_the_batch_may_not_leave_keeps_it(
-    count: int, is_paused: bool, may_leave: bool
-) -> None:
-    fetching, _ = begun(record(0, 7), record(1, 50))
-    if is_paused:
-        fetching.pause([TopicPartition("t", 1)], HELD, "application")
-    assert fetching.fetch_past(count, 0, lambda: may_leave) == []
-    assert ready(fetching) == ([(0, 7)] if is_paused else [(0, 7), (1, 50)])
-    assert positions(fetching) == [7, 50]
-
-
-@pytest.mark.parametrize("fetch", ["fetch 1", "fetch 2", "fetch 100", "past", "past, kept"])
-def test_close_inside_a_fetch_waits_for_its_end(fetch: str) -> None:
+@pytest.mark.parametrize("wanted", [1, 2, 100])
+def test_close_inside_a_fetch_waits_for_its_end(wanted: int) -> None:
     """Without the wait librdkafka hangs or crashes. Records of that fetch are not handed out."""
     fetching, librdkafka = begun(record(0, 7), record(1, 50))
     seen: list[object] = []
@@ -170,10 +156,7 @@ def test_close_inside_a_fetch_waits_for_its_end(fetch: str) -> None:
         seen.extend(name for name, _ in librdkafka.calls)
 
     librdkafka.on_fetch = close
-    if fetch.startswith("past"):
-        assert fetching.fetch_past(2, 0, lambda: fetch == "past") == []
-    else:
-        fetching.fetch(int(fetch.split()[1]), 0)
+    fetching.fetch(wanted, 0)
     assert seen == ["unassign"]
     assert (librdkafka.calls[-1], ready(fetching)) == (("close", None), [])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Message, TopicPartition
@@ -88,13 +87,12 @@ def test_a_silent_client_with_brokers_stays_and_is_asked_every_ten_seconds(stage
     assert len(stage.questions) == 12
 
 
-@pytest.mark.parametrize("method", ["fetch", "fetch_past"])
-def test_a_client_that_returns_records_is_never_asked(stage: Stage, method: str) -> None:
+@pytest.mark.parametrize("wanted", [1, 2])
+def test_a_client_that_returns_records_is_never_asked(stage: Stage, wanted: int) -> None:
     for offset in range(7, 40):
         stage.now_s += 5
         stage.clients[0].feed([record(0, offset)])
-        more: tuple[Any, ...] = (lambda: True,) if method == "fetch_past" else ()
-        getattr(stage.fetching, method)(1, 0, *more)
+        stage.fetching.fetch(wanted, 0)
     assert stage.questions == []
 
 

@@ -32,11 +32,7 @@ class Stage:
     def take(self, *messages: Message, wanted: int = 1) -> None:
         self.librdkafka.feed(messages)
         while self.librdkafka.queue:
-            if wanted > 1:
-                self.fetching.fetch_past(wanted, 0.0, lambda: True)
-                self.fetching.record_buffer.leaving = ()
-            else:
-                self.fetching.fetch(1, 0.0)
+            self.fetching.fetch(wanted, 0.0)
             self.fetching.record_buffer.ready.clear()
 
     def due(self) -> list[int]:
