@@ -105,8 +105,7 @@ imports: setup ## the layers of the architecture
 	$(BIN)/lint-imports --no-logo
 
 generated: setup ## all files and tables that are made from code, but for figures (measured, or of simulations)
-	@for script in rule_tables key_tables reference_tables state_diagram callback_table; do \
-	    $(FROM_ROOT) $(BIN)/python docs/make_$$script.py || exit 1; done
+	@$(FROM_ROOT) $(BIN)/python -m docs.make
 	@$(FROM_ROOT) $(BIN)/python deploy/monitoring/make.py
 
 docs: setup ## the documentation, warnings are errors, its examples run

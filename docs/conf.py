@@ -32,7 +32,7 @@ nitpick_ignore_regex = [(r"py:.*", r"(?!coopgroup\.).*")]
 # claims, which is for no policy to read. A group gives its transport to a catalogue.
 nitpick_ignore = [
     ("py:class", "coopgroup.kafka.callbacks.pending_revocations.PutOff"),
-    ("py:class", "coopgroup.health.Member"),
+    ("py:class", "coopgroup.health.HasHealth"),
     ("py:class", "coopgroup.health.Metrics"),
     ("py:class", "coopgroup.metrics.feed.MemberListener"),
     ("py:class", "coopgroup.metrics.feed.Probe"),

@@ -1,6 +1,6 @@
 """Writes the tables and pictures of the page about policies, and one for the README.
 
-Run as `python docs/make_policies_page.py`; it takes a minute or two. The tables are the medians of
+Run as `python -m docs.make_policies_page`; it takes a minute or two. The tables are the medians of
 `coopgroup compare`.
 
 Rules of this file: every figure and every stroke comes out of a run of a scenario in `simulations`;
@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -30,14 +29,12 @@ from coopgroup.simulator.comparison import Runner, compare, spread_of
 from coopgroup.simulator.scenario import Choice, Span
 from coopgroup.simulator.scenario.times import first_event_ms, last_event_ms
 from coopgroup.telemetry import Ledger, ProcessEnded, ProcessStarted, read_ledger
+from docs.sections import DOCS, with_section
 
 __all__ = ["USE_CASES", "picture", "table"]
 
-DOCS: Final = Path(__file__).parent
 PAGE: Final = DOCS / "policies.md"
 SIMULATIONS: Final = DOCS.parent / "simulations"
-BEGIN: Final = "<!-- {name}: made by make_policies_page.py -->"
-END: Final = "<!-- end of {name} -->"
 POLICIES: Final = ("eager", "simple", "deferred", "incremental")
 WITH_WARMUPS: Final = "deferred with warm-ups"
 SEEDS: Final = tuple(range(1, 6))
@@ -104,20 +101,6 @@ def table(runs_by_policy: Mapping[str, Sequence[Run]]) -> str:
         cells = [shown(spread_of(name, runs).median) for runs in runs_by_policy.values()]
         lines.append(f"| {title} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
-
-
-def with_section(page: str, name: str, content: str) -> str:
-    """The page with new content between the marks of a section.
-
-    Raises:
-        ValueError: the page lacks one of the marks.
-    """
-    begin, end = BEGIN.format(name=name), END.format(name=name)
-    head, found_begin, rest = page.partition(begin)
-    _, found_end, tail = rest.partition(end)
-    if not (found_begin and found_end):
-        raise ValueError(f"{PAGE.name} has no section {name}")
-    return f"{head}{begin}\n\n{content}\n\n{end}{tail}"
 
 
 # --- pictures -----------------------------------------------------------------------------------

@@ -5,60 +5,36 @@ import re
 import pytest
 
 from coopgroup.pipeline.schemas import TABLES
-from docs import (
-    make_callback_table,
-    make_key_tables,
-    make_reference_tables,
-    make_rule_tables,
-    make_state_diagram,
-)
-from docs.make_policies_page import (
-    BEGIN,
-    DOCS,
-    END,
-    MEASURES,
-    PAGE,
-    USE_CASES,
-    UseCase,
-)
+from docs import make
+from docs.make_policies_page import MEASURES, PAGE, USE_CASES, UseCase
+from docs.reference_tables import TABLES as EPISODES
+from docs.reference_tables import columns
+from docs.sections import DOCS, section_of
+from docs.state_diagram import diagram
 
 BYTES_MAX = 200_000
 
 
 def rows_of(name: str) -> list[list[str]]:
-    section = PAGE.read_text().partition(BEGIN.format(name=name))[2]
-    lines = section.partition(END.format(name=name))[0].strip().splitlines()
+    lines = section_of(PAGE.read_text(), name)[1].strip().splitlines()
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
 
 
+@pytest.mark.parametrize("page", make.PAGES)
+def test_page_has_what_the_code_says(page: str) -> None:
+    """If this fails: make generated."""
+    text = (DOCS / page).read_text()
+    assert make.made(page, text) == text
+
+
 def test_state_diagram_is_fresh() -> None:
-    """If this fails: python docs/make_state_diagram.py."""
-    assert make_state_diagram.DIAGRAM.read_text() == make_state_diagram.diagram()
-
-
-def test_table_of_callbacks_is_fresh() -> None:
-    """If this fails: python docs/make_callback_table.py."""
-    text = make_callback_table.PAGE.read_text()
-    assert make_callback_table.made(text) == text
-
-
-@pytest.mark.parametrize("page", make_rule_tables.PAGES)
-def test_tables_of_rules_are_fresh(page: str) -> None:
-    """If this fails: python docs/make_rule_tables.py."""
-    text = (DOCS / f"{page}.md").read_text()
-    assert make_rule_tables.made(page, text) == text
-
-
-@pytest.mark.parametrize("page", make_key_tables.PAGES)
-def test_tables_of_keys_are_fresh(page: str) -> None:
-    """If this fails: python docs/make_key_tables.py."""
-    text = (DOCS / f"{page}.md").read_text()
-    assert make_key_tables.made(page, text) == text
+    """If this fails: make generated."""
+    assert (DOCS / "member-states.mmd").read_text() == diagram()
 
 
 @pytest.mark.parametrize("use_case", USE_CASES, ids=lambda one: one.name)
 def test_use_case_has_figures_and_a_panel_for_each_policy(use_case: UseCase) -> None:
-    """If this fails: python docs/make_policies_page.py."""
+    """If this fails: python -m docs.make_policies_page."""
     (_, *policies), _, *rows = rows_of(use_case.name)
     assert tuple(policies) == use_case.policies
     assert [row[0] for row in rows] == [title for title, _ in MEASURES.values()]
@@ -70,21 +46,13 @@ def test_use_case_has_figures_and_a_panel_for_each_policy(use_case: UseCase) -> 
     assert texts[: len(use_case.policies)] == list(use_case.policies)
 
 
-@pytest.mark.parametrize("page", make_reference_tables.PAGES)
-def test_tables_of_columns_and_of_metrics_are_fresh(page: str) -> None:
-    """If this fails: python docs/make_reference_tables.py."""
-    text = (DOCS / f"{page}.md").read_text()
-    assert make_reference_tables.made(page, text) == text
-
-
 def test_every_episode_has_a_table() -> None:
     text = (DOCS / "pipeline.md").read_text()
-    for name in make_reference_tables.TABLES:
+    for name in EPISODES:
         assert [*re.findall(rf"^\| `{name}` \| type", text, re.MULTILINE)]
 
 
 def test_every_column_of_an_episode_has_its_text() -> None:
-    pages = make_reference_tables.columns().split("\n\n")
-    for name, page in zip(make_reference_tables.TABLES, pages, strict=True):
+    for name, page in zip(EPISODES, columns().split("\n\n"), strict=True):
         described = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
         assert described == [name, *TABLES[name].schema.names]

@@ -110,7 +110,7 @@ def test_throughput_is_that_of_its_page() -> None:
 
 
 def test_picture_has_a_panel_for_each_of_its_policies() -> None:
-    """If this fails: python docs/make_policies_page.py."""
+    """If this fails: python -m docs.make_policies_page."""
     texts = re.findall("<text[^>]*>([^<]*)</text>", README_PICTURE.read_text())
     assert tuple(texts[: len(README_POLICIES)]) == README_POLICIES
     assert f"]({README_PICTURE.relative_to(ROOT).as_posix()})" in README.read_text()

@@ -26,7 +26,8 @@ from attrs import asdict, frozen
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.testing import KafkaCluster
-from tests.benchmarks.results import DOCS, ROOT, merge_results, write_between
+from docs.sections import write_section
+from tests.benchmarks.results import DOCS, ROOT, merge_results
 from tests.lab.controller import Trial
 from tests.lab.programs import missing_tool
 from tests.lab.scenarios import SCENARIOS, Outcome, play_scenarios
@@ -233,7 +234,7 @@ def main() -> None:
     merge_results({name: headline})
     if given.write:
         for page in (PAGE, README) if is_default else (PAGE,):
-            write_between(page, name, drawn)
+            write_section(page, name, drawn)
 
 
 def playable_kinds(kinds: Iterable[str]) -> tuple[str, ...]:

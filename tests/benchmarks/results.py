@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from docs.sections import write_section
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 RESULTS: Final = ROOT / "build" / "benchmarks.json"
 DOCS: Final = ROOT / "docs"
@@ -18,21 +20,6 @@ def merge_results(found: Mapping[str, object], path: Path = RESULTS) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     kept = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps({**kept, **found}, indent=2, sort_keys=True) + "\n")
-
-
-def write_between(page: Path, name: str, text: str) -> None:
-    """Replace the text of a page between `<!-- NAME:begin -->` and `<!-- NAME:end -->`.
-
-    Raises:
-        ValueError: the page does not have both markers, in order.
-    """
-    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-    content = page.read_text()
-    before, first, rest = content.partition(begin)
-    _, second, after = rest.partition(end)
-    if not (first and second):
-        raise ValueError(f"{page.name} has no markers {begin} and {end}")
-    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
 
 
 def show_table(name: str, table: Callable[[Any], str], page: Path) -> None:
@@ -46,4 +33,4 @@ def show_table(name: str, table: Callable[[Any], str], page: Path) -> None:
     drawn = table(json.loads(RESULTS.read_text())[name])
     print(drawn)
     if arguments.write:
-        write_between(page, name, drawn)
+        write_section(page, name, drawn)

@@ -30,7 +30,8 @@ from confluent_kafka.admin import (
 )
 
 from coopgroup.testing import KafkaCluster
-from tests.benchmarks.results import DOCS, RESULTS, merge_results, write_between
+from docs.sections import write_section
+from tests.benchmarks.results import DOCS, RESULTS, merge_results
 from tests.benchmarks.stateful_members import (
     HEARTBEAT_INTERVAL_MS,
     SESSION_TIMEOUT_MS,
@@ -361,7 +362,7 @@ def main() -> None:
     print(f"\n{tables(found)}")
     merge_results({"stateful": found})
     if given.write:
-        write_between(DOCS / "measuring.md", "stateful", tables(found))
+        write_section(DOCS / "measuring.md", "stateful", tables(found))
 
 
 if __name__ == "__main__":

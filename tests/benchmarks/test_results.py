@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from docs.sections import write_section
 from tests.benchmarks.headline import HEADINGS, one_table, playable_kinds, tables
-from tests.benchmarks.results import merge_results, write_between
+from tests.benchmarks.results import merge_results
 
 FACTS = {
     "retained_pause_ms_max": 1234.6,
@@ -68,16 +69,16 @@ def test_kind_without_its_tool_is_left_out_with_a_line(
     assert capsys.readouterr().out == expected
 
 
-def test_write_between_when_run_twice_replaces_only_what_is_between(tmp_path: Path) -> None:
-    """Without both markers, in order, the page stays as it is."""
+def test_write_section_when_run_twice_replaces_only_what_is_between(tmp_path: Path) -> None:
+    """Without both marks, in order, the page stays as it is."""
     page = tmp_path / "page.md"
     page.write_text("before <!-- a:begin --> old <!-- a:end --><!-- b:end --><!-- b:begin -->")
     for _ in range(2):
-        write_between(page, "a", "new")
+        write_section(page, "a", "new")
     expected = "before <!-- a:begin -->\n\nnew\n\n<!-- a:end --><!-- b:end --><!-- b:begin -->"
     assert page.read_text() == expected
-    with pytest.raises(ValueError, match="has no markers"):
-        write_between(page, "b", "new")
+    with pytest.raises(ValueError, match="no marks"):
+        write_section(page, "b", "new")
     assert page.read_text() == expected
 
 

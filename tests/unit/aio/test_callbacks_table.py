@@ -17,7 +17,7 @@ from coopgroup.core.model import EMPTY
 from coopgroup.kafka.callbacks.listener import Callbacks
 from coopgroup.kafka.callbacks.pending_revocations import PutOff
 from coopgroup.telemetry import ResourcesStarted, StopReason
-from docs.make_callback_table import RULES, Effect, Input, Phase, Rule
+from docs.callback_table import RULES, Effect, Input, Phase, Rule
 from tests.support.by_hand import Hand, by_hand
 from tests.support.virtual_loop import time_passes
 from tests.unit.aio.aio_stage import P0, AioStage, staged

@@ -1,7 +1,7 @@
 """The table of configuration keys: what each one means, and what it may contain.
 
 Rules of this file: the table is the only list of keys. Readers take a key's default and range from
-it, refusals its remedy, and messages whether they may show its value. `docs/make_key_tables.py`
+it, refusals its remedy, and messages whether they may show its value. `docs/key_tables.py`
 writes the tables of the documentation from it. Mark a key as secret if a user may put a password, a
 key or a token into it.
 

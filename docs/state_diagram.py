@@ -1,17 +1,9 @@
-"""Writes the state diagram of a group member from the table that the member itself obeys.
+"""The state diagram of a group member, from the table that the member itself obeys.
 
-Run as `python docs/make_state_diagram.py`; a test fails while the file is not fresh.
-
-Rules of this file: what is written follows from `TRANSITIONS` alone, moves that lead nowhere else
-are left out of the picture.
+Moves that lead nowhere else are left out of the picture.
 """
 
-from pathlib import Path
-
 from coopgroup.core.member import TRANSITIONS, MemberState
-
-DOCS = Path(__file__).parent
-DIAGRAM = DOCS / "member-states.mmd"
 
 
 def diagram() -> str:
@@ -23,7 +15,3 @@ def diagram() -> str:
             triggers = [trigger.value for trigger, to in row.items() if to is after]
             lines.append(f"    {state.value} --> {after.value}: {', '.join(triggers)}")
     return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    DIAGRAM.write_text(diagram())

@@ -1,17 +1,15 @@
-"""Writes the columns of the pipeline's episodes into `pipeline.md`, the metrics into `metrics.md`.
+"""The columns of the pipeline's episodes, and the metrics.
 
-Run as `python docs/make_reference_tables.py`; a test fails while a page is not fresh. The text of a
-column is the comment beside it in `coopgroup/pipeline/schemas.py`, which has one line for each.
-This program reads the file, so it needs no Spark. The metrics are those of
+The text of a column is the comment beside it in `coopgroup/pipeline/schemas.py`, which has one line
+for each. This program reads the file, so it needs no Spark. The metrics are those of
 `coopgroup/metrics/names.py`.
 """
 
 import re
-from pathlib import Path
 
 from coopgroup.metrics.names import METRICS, Metric
+from docs.sections import DOCS
 
-DOCS = Path(__file__).parent
 SCHEMAS = DOCS.parent / "src" / "coopgroup" / "pipeline" / "schemas.py"
 TABLES = ("rebalances", "outages", "absences", "skew")
 
@@ -43,21 +41,3 @@ def _row(metric: Metric) -> str:
     kind = f"{metric.kind.value} (leader)" if metric.is_of_leader else metric.kind.value
     labels = ", ".join(f"`{label}`" for label in metric.labels)
     return f"| `{metric.name}` | {kind} | {labels} | {metric.help} |"
-
-
-PAGES = {"pipeline": ("columns", columns), "metrics": ("metrics", metrics)}
-"""By page: the name of its markers, and what is between them."""
-
-
-def made(page: str, text: str) -> str:
-    """Return the text of a page with a fresh table."""
-    name, table = PAGES[page]
-    before, begin, rest = text.partition(f"<!-- {name}:begin -->")
-    _, end, after = rest.partition(f"<!-- {name}:end -->")
-    return f"{before}{begin}\n\n{table()}\n\n{end}{after}"
-
-
-if __name__ == "__main__":
-    for page in PAGES:
-        path = DOCS / f"{page}.md"
-        path.write_text(made(page, path.read_text()))

@@ -1,15 +1,12 @@
-"""Writes the tables of decisions into their pages: python docs/make_rule_tables.py."""
+"""The tables of decisions."""
 
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Final
 
 from coopgroup.core.policies import tables
 from coopgroup.core.policies.tables import DecisionTable
 from coopgroup.groups import state
 
-DOCS = Path(__file__).parent
-BEGIN = "<!-- tables, made by make_rule_tables.py -->"
-END = "<!-- end of tables -->"
 ROUND: Final[dict[str, DecisionTable[Any]]] = {
     "Why a resource is unclaimed: `CAUSES`": tables.CAUSES,
     "What happens to a loss: `LOSS_ACTIONS`": tables.LOSS_ACTIONS,
@@ -40,14 +37,6 @@ def _code(fact: str) -> str:
     return f"not `{fact[4:]}`" if fact.startswith("not ") else f"`{fact}`"
 
 
-def made(page: str, text: str) -> str:
-    """Return the text of the page with fresh tables."""
-    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
-    parts = [section(title, table) for title, table in PAGES[page].items()]
-    return "\n\n".join([f"{before}{BEGIN}", *parts, f"{END}{after}"])
-
-
-if __name__ == "__main__":
-    for name in PAGES:
-        path = DOCS / f"{name}.md"
-        path.write_text(made(name, path.read_text()))
+def sections(tables_: Mapping[str, DecisionTable[Any]]) -> str:
+    """Return all sections of a page, in Markdown."""
+    return "\n\n".join(section(title, table) for title, table in tables_.items())

@@ -1,19 +1,14 @@
-"""Writes the tables of configuration keys into the pages: python docs/make_key_tables.py."""
+"""The tables of configuration keys."""
 
 import re
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final
 
-from coopgroup.kafka.config.keys import RECORD_KEYS, SECTIONS, Choice, Key, Verdict
+from coopgroup.kafka.config.keys import RECORD_KEYS, Choice, Key, Verdict
+from coopgroup.kafka.config.keys import SECTIONS as KEYS
 
-DOCS = Path(__file__).parent
-BEGIN = "<!-- keys: {name}, made by make_key_tables.py -->"
-END = "<!-- end of keys -->"
 CODE = re.compile(r"[a-z]+(?:[._][a-z]+)+(?:\.\*)?|\b[a-z]+(?:\(\)|=…)")
-PAGES = {
-    "configuration": [name for name in SECTIONS if name != "groups"],
-    "groups": ["groups"],
-}
 
 
 def note(key: Key) -> str:
@@ -40,7 +35,7 @@ def table(section: str) -> str:
     Keys with equal notes share a row. Keys without a note come last.
     """
     names: dict[tuple[str, str], list[str]] = {}
-    for key in SECTIONS[section]:
+    for key in KEYS[section]:
         names.setdefault((key.verdict.value, note(key)), []).append(f"`{key.name}`")
     order = sorted(names, key=lambda one: not one[1])
     rows = [f"| {', '.join(names[one])} | {one[0]} | {one[1]} |" for one in order]
@@ -50,12 +45,12 @@ def table(section: str) -> str:
 def shared_keys() -> str:
     """Return the keys that a group of named resources shares with consumers, as a list."""
     sections = ("group", "own", "callbacks")
-    return listed(key for name in sections for key in SECTIONS[name] if key.groups)
+    return listed(key for name in sections for key in KEYS[name] if key.groups)
 
 
 def record_keys() -> str:
     """Return the keys of a consumer without an effect in a group of named resources, as a list."""
-    keys = (key for keys in SECTIONS.values() for key in keys)
+    keys = (key for keys in KEYS.values() for key in keys)
     return listed(
         key for key in keys if key.name in RECORD_KEYS and key.verdict is not Verdict.REFUSED
     )
@@ -66,19 +61,8 @@ def listed(keys: Iterable[Key]) -> str:
     return ", ".join(f"`{key.name}`" for key in keys)
 
 
-def made(page: str, text: str) -> str:
-    """Return the text of a page with fresh tables."""
-    parts = {name: table(name) for name in PAGES[page]}
-    if page == "groups":
-        parts["shared"] = shared_keys()
-        parts["records"] = record_keys()
-    for name, part in parts.items():
-        before, begin, rest = text.partition(BEGIN.format(name=name))
-        text = f"{before}{begin}\n{part}\n{END}{rest.partition(END)[2]}"
-    return text
-
-
-if __name__ == "__main__":
-    for page in PAGES:
-        path = DOCS / f"{page}.md"
-        path.write_text(made(page, path.read_text()))
+SECTIONS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
+    "configuration": {name: partial(table, name) for name in KEYS if name != "groups"},
+    "groups": {"groups": partial(table, "groups"), "shared": shared_keys, "records": record_keys},
+}
+"""What makes each section, by page."""

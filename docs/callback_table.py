@@ -1,4 +1,4 @@
-"""Writes the table of a consumer's callbacks into its page: python docs/make_callback_table.py.
+"""The table of a consumer's callbacks.
 
 A partition of an application is in a phase. An input is a notice of the group, the end of a
 callback, or a call of the application. `RULES` has the effect of each input in each phase. Tests
@@ -6,14 +6,9 @@ hold each rule against the consumer that is polled and against the consumer of a
 """
 
 import enum
-from pathlib import Path
 from typing import Final
 
 from attrs import frozen
-
-PAGE = Path(__file__).parent / "consumer.md"
-BEGIN = "<!-- table of callbacks, made by make_callback_table.py -->"
-END = "<!-- end of the table of callbacks -->"
 
 
 class Phase(enum.Enum):
@@ -133,13 +128,3 @@ def table() -> str:
     meanings = [f"- {phase.name}: {phase.value}" for phase in Phase]
     head = ["| phase | what happens | effect | next phase | because |", "|---|---|---|---|---|"]
     return "\n".join([*meanings, "", *head, *rows])
-
-
-def made(text: str) -> str:
-    """Return the text of the page with a fresh table."""
-    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
-    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(made(PAGE.read_text()))
