@@ -13,8 +13,8 @@ from attrs import evolve
 
 from coopgroup.pipeline.advice.choose import ENOUGH, Advice, advise, search
 from coopgroup.pipeline.advice.cost import MoveCost, deferred
+from coopgroup.pipeline.advice.from_tables import history_of
 from coopgroup.pipeline.advice.history import Absence, Episode
-from coopgroup.pipeline.advice.tables import history_of
 from coopgroup.pipeline.episodes.job import checkpointed, telemetry_episodes
 from coopgroup.pipeline.replay import ReplayedGroup, SparkPlay
 from coopgroup.pipeline.telemetry import events_of, read_lines, rounds_of, work_of

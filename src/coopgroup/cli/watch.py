@@ -26,7 +26,7 @@ from coopgroup.kafka.rpc.transport import GroupTransport
 from coopgroup.printable import host_and_port
 from coopgroup.watch.polling import Reader
 from coopgroup.watch.reading import GroupReader
-from coopgroup.watch.tables import (
+from coopgroup.watch.rows import (
     NUMBER_COLUMNS,
     heading,
     member_columns,
@@ -34,8 +34,8 @@ from coopgroup.watch.tables import (
     partition_columns,
     partition_rows,
 )
-from coopgroup.watch.telemetry import TelemetryView
 from coopgroup.watch.telemetry_topics import TelemetryReader
+from coopgroup.watch.telemetry_view import TelemetryView
 from coopgroup.watch.tracking import GroupTracker
 from coopgroup.watch.values import GroupView, to_json
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from attrs import define, field
 
 from coopgroup.printable import printable
-from coopgroup.watch.tables import (
+from coopgroup.watch.rows import (
     cards,
     member_rows,
     move_rows,

@@ -19,7 +19,7 @@ from coopgroup.report import drawing
 from coopgroup.report.history.lag_lines import lag_lines
 from coopgroup.report.page import legend_of, templates
 from coopgroup.watch.chronicle import Chapter, Chronicle
-from coopgroup.watch.tables import time_of_day
+from coopgroup.watch.rows import time_of_day
 
 _SHARE_OF_CHANGES: Final = 0.03  # of a core, while owners change all the time
 _SHARE_AT_REST: Final = 0.01

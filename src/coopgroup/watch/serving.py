@@ -34,7 +34,7 @@ from coopgroup.watch.chronicle import Chronicle
 from coopgroup.watch.feed import Feed
 from coopgroup.watch.picture import Picture
 from coopgroup.watch.polling import Reader, ViewPolling
-from coopgroup.watch.tables import (
+from coopgroup.watch.rows import (
     MEMBER_COLUMNS,
     NUMBER_COLUMNS,
     PARTITION_COLUMNS,

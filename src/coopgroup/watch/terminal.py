@@ -16,7 +16,7 @@ from textual.widgets import Footer, Label, RichLog
 
 from coopgroup.printable import printable
 from coopgroup.watch.polling import Reader, ViewPolling
-from coopgroup.watch.tables import (
+from coopgroup.watch.rows import (
     NUMBER_COLUMNS,
     heading,
     member_columns,

@@ -19,7 +19,7 @@ from coopgroup.telemetry import (
     WorkFailed,
 )
 from coopgroup.watch.present import Present
-from coopgroup.watch.tables import headline, partition_rows
+from coopgroup.watch.rows import headline, partition_rows
 from coopgroup.watch.values import GroupView, WarmupView
 from tests.unit.watch.views import MEMBERS, view
 

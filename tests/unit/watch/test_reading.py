@@ -37,7 +37,7 @@ from coopgroup.protocol import (
 )
 from coopgroup.watch import reading
 from coopgroup.watch.reading import GroupReader
-from coopgroup.watch.tables import (
+from coopgroup.watch.rows import (
     cards,
     headline,
     member_columns,

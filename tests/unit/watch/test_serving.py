@@ -19,8 +19,8 @@ from attrs import define, evolve, field, frozen
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.watch import serving
+from coopgroup.watch.rows import time_of_day
 from coopgroup.watch.serving import LiveServer
-from coopgroup.watch.tables import time_of_day
 from coopgroup.watch.tracking import GroupTracker
 from coopgroup.watch.values import GroupView
 from tests.support.by_hand import Hand, by_hand

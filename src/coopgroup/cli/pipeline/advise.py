@@ -150,7 +150,7 @@ def advice_for(
         episodes_min: groups with fewer episodes, or without a history, are left out.
     """
     from coopgroup.pipeline.advice.choose import Advice, advise, search  # noqa: PLC0415 - an extra
-    from coopgroup.pipeline.advice.tables import histories_of  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.advice.from_tables import histories_of  # noqa: PLC0415 - likewise
     from coopgroup.pipeline.replay import ReplayedGroup, SparkPlay  # noqa: PLC0415 - likewise
 
     def advised(groups: Sequence[str], *, uses_likely: bool) -> dict[str, Advice | PipelineError]:
@@ -199,7 +199,7 @@ def _costs(
         ConfigurationError: the cost of a return does not fit that of a move.
     """
     from coopgroup.pipeline.advice.cost import MoveCost  # noqa: PLC0415 - an extra
-    from coopgroup.pipeline.advice.tables import move_costs_of  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.advice.from_tables import move_costs_of  # noqa: PLC0415 - likewise
 
     if move_ms is not None:
         return [(MoveCost(move_ms=move_ms, return_ms=return_ms or 0), ())] * len(groups)

@@ -1,6 +1,6 @@
 """Input of advice: the absences of a group's members, and the properties of the group.
 
-Rules of this file: frozen values and pure functions. `tables` reads them with Spark; this
+Rules of this file: frozen values and pure functions. `from_tables` reads them with Spark; this
 file does not use Spark. Times are ms since 1970, or since the begin of an episode if stated.
 
 An **episode** is the unit of a replay. Its absences belong together, because each one begins

@@ -21,7 +21,7 @@ TABLES: Any = SimpleNamespace()
 def costs(monkeypatch: pytest.MonkeyPatch, *, move_ms: int | None, return_ms: int | None) -> Any:  # noqa: ANN401
     """Return the costs of a group with telemetry and of one without."""
     seen = {"told": MoveCost(move_ms=8_000, return_ms=4_000)}
-    monkeypatch.setattr("coopgroup.pipeline.advice.tables.move_costs_of", lambda *_: seen)
+    monkeypatch.setattr("coopgroup.pipeline.advice.from_tables.move_costs_of", lambda *_: seen)
     found = advise._costs(TABLES, ["told", "untold"], move_ms, return_ms)  # noqa: SLF001
     return [cost for cost, _ in found]
 

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import Row
 
-from coopgroup.pipeline.advice.tables import policy_led, seen_of
+from coopgroup.pipeline.advice.from_tables import policy_led, seen_of
 from coopgroup.simulator.scenario import Choice, How
 
 

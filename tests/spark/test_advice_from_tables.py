@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from coopgroup.cli.pipeline.advise import advice_for, command
 from coopgroup.cli.pipeline.run import _advice
 from coopgroup.errors import CoopgroupError, PipelineError
-from coopgroup.pipeline.advice import tables as advice_tables
+from coopgroup.pipeline.advice import from_tables
 from coopgroup.pipeline.advice.choose import ENOUGH
 from coopgroup.pipeline.advice.cost import MoveCost
-from coopgroup.pipeline.advice.tables import history_of, move_costs_of
+from coopgroup.pipeline.advice.from_tables import history_of, move_costs_of
 from coopgroup.pipeline.scope import Scope
 from coopgroup.pipeline.tables import Tables
 from coopgroup.simulator.scenario import Choice
@@ -203,7 +203,7 @@ def test_group_that_only_telemetry_knows_has_its_size_and_a_note(spark: SparkSes
 def test_of_too_many_absences_the_newest_count(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(advice_tables, "_ROWS_MAX", 2)
+    monkeypatch.setattr(from_tables, "_ROWS_MAX", 2)
     rows = {
         "absences": [absence(place * DAY_MS // 4, 5_000) for place in (6, 1, 4)],
         "rebalances": [rebalance(0, moved=100), rebalance(DAY_MS, moved=4)],

@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup.core.model import ResourceSet
 from coopgroup.telemetry import Envelope, MemberReported, RoundDecided, to_json
-from coopgroup.watch import telemetry
-from coopgroup.watch.telemetry import TelemetryView
+from coopgroup.watch import telemetry_view
+from coopgroup.watch.telemetry_view import TelemetryView
 from coopgroup.watch.values import GroupView
 from tests.unit.watch.views import view
 
@@ -77,7 +77,7 @@ def test_look_takes_the_newest_records_and_says_how_many_are_left_out(
     monkeypatch: pytest.MonkeyPatch, name: str, limit: int
 ) -> None:
     """All who may write to the topic could fill the memory."""
-    monkeypatch.setattr(telemetry, name, limit)
+    monkeypatch.setattr(telemetry_view, name, limit)
     rounds = [round_(1 + number, "m-a") for number in range(8)]
     topic: Any = Topic([line(one) for one in rounds])
     reader = TelemetryView(Brokers(), topic)
@@ -92,7 +92,7 @@ def test_look_takes_the_newest_records_and_says_how_many_are_left_out(
 
 def test_repeated_reports_push_out_no_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand members report 180,000 times in half an hour."""
-    monkeypatch.setattr(telemetry, "_RECORDS_MAX", 3)
+    monkeypatch.setattr(telemetry_view, "_RECORDS_MAX", 3)
     now_ms = view().at_ms
     known = round_(4, "m-a")
     reports = [line(report(now_ms - 9_000 + number, 3_000)) for number in range(100)]

@@ -7,7 +7,7 @@ import pytest
 from attrs import evolve
 
 from coopgroup.core.model.choices import MemberChoices
-from coopgroup.watch.tables import (
+from coopgroup.watch.rows import (
     PARTITION_COLUMNS,
     cards,
     heading,
