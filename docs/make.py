@@ -1,7 +1,6 @@
-"""Writes what is made from code alone into the pages: python -m docs.make.
+"""Writes the tables that the code contains into the pages: python -m docs.make.
 
-A test fails while a section is not fresh. Measured and simulated figures have programs of their
-own.
+A test fails while a page is not fresh. Measured and simulated figures have programs of their own.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +11,7 @@ from docs.callback_table import table as callbacks
 from docs.key_tables import SECTIONS as KEYS
 from docs.reference_tables import columns, metrics
 from docs.rule_tables import ROUND, WORK, sections
-from docs.sections import DOCS, with_section
+from docs.sections import DOCS, write_section
 from docs.state_diagram import diagram
 
 PAGES: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
@@ -26,15 +25,8 @@ PAGES: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
 """What makes each section of each page."""
 
 
-def made(page: str, text: str) -> str:
-    """Return the text of a page with fresh sections."""
-    for name, content in PAGES[page].items():
-        text = with_section(text, name, content())
-    return text
-
-
 if __name__ == "__main__":
-    for page in PAGES:
-        path = DOCS / page
-        path.write_text(made(page, path.read_text()))
+    for page, made in PAGES.items():
+        for name, content in made.items():
+            write_section(DOCS / page, name, content())
     (DOCS / "member-states.mmd").write_text(diagram())

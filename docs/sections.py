@@ -1,4 +1,4 @@
-"""Sections of pages that programs write, between `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
+"""Write sections of pages, between `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ DOCS = Path(__file__).parent
 
 
 def section_of(text: str, name: str) -> tuple[str, str, str]:
-    """Return what is before a section with its first mark, the section, and the rest.
+    """Return the text up to a section, the section without its marks, and the text after it.
 
     Raises:
         ValueError: the text does not have both marks, in order.
@@ -26,5 +26,12 @@ def with_section(text: str, name: str, content: str) -> str:
 
 
 def write_section(page: Path, name: str, content: str) -> None:
-    """Replace a section of a page; see `section_of`."""
-    page.write_text(with_section(page.read_text(), name, content))
+    """Replace a section of a page.
+
+    Raises:
+        ValueError: the page does not have both marks, in order.
+    """
+    try:
+        page.write_text(with_section(page.read_text(), name, content))
+    except ValueError as error:
+        raise ValueError(f"{page.name}: {error}") from None

@@ -104,12 +104,12 @@ IMPOSSIBLE: Final[_Impossible] = (
         (
             "Answered",
             "ApplicationStalled",
+            "AssignmentsDecided",
             "CommitRequested",
             "LeaveRequested",
             "RejoinRequested",
             "RequestFailed",
             "RevocationCompleted",
-            "AssignmentsDecided",
             "StartsDeclined",
             "WarmedUp",
             "Woken",
@@ -155,10 +155,10 @@ IMPOSSIBLE: Final[_Impossible] = (
         frozenset({_S.FAILED}),
         (
             "ApplicationStalled",
+            "AssignmentsDecided",
             "LeaveRequested",
             "RejoinRequested",
             "RevocationCompleted",
-            "AssignmentsDecided",
             "StartsDeclined",
             "SubscriptionChanged",
             "WarmedUp",
@@ -174,8 +174,8 @@ IMPOSSIBLE_OF_KIP848: Final[_Impossible] = (
     (
         _ALL,
         (
-            "RejoinRequested",
             "AssignmentsDecided",
+            "RejoinRequested",
             "StartsDeclined",
             "WarmSetDeclared",
             "WarmedUp",

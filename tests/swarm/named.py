@@ -208,10 +208,10 @@ class NamedApplication(TrueApplication):
     Attributes:
         running: definition with which each resource runs, or follows.
         granted: catalogue version of each grant.
-        told: what a leader has read that it declines, and must not grant. The broker answers a
-            second join of a known instance in one generation with what is stored: no leader reads
-            that join, and what was only kept in the first round is granted now.
-        generation: of its last join.
+        told: what a leader has read that the process declines, and must not grant. The broker
+            answers a second join of a known instance in one generation with the stored assignment.
+            So what the process owned at the first join is granted now.
+        generation: generation of its last join.
         memory: by declined resource, until when.
     """
 
@@ -227,8 +227,9 @@ class NamedApplication(TrueApplication):
     memory: dict[Resource, int] = field(factory=dict)
     # Records say that their work has begun, and not that it has ended.
     _begun: set[Resource] = field(factory=set)
-    # Declined resources of the last join that was sent.
-    _asked: ResourceSet = EMPTY
+    # Of the last join that was sent: declined resources, and claims.
+    _asked: tuple[ResourceSet, ResourceSet] = (EMPTY, EMPTY)
+    _claimed: ResourceSet = EMPTY
     _lost: set[Resource] = field(factory=set)
     _busy: Counter[Resource] = field(factory=Counter)
 
@@ -290,14 +291,17 @@ class NamedApplication(TrueApplication):
         self._lost -= set(resources)
         self._put(GrantResources(resources=resources))
 
-    def joins(self, declined: ResourceSet) -> None:
-        """Take what a join declines that is being sent."""
-        self._asked = declined
+    def joins(self, declined: ResourceSet, claimed: ResourceSet) -> None:
+        """Note what a join declines and claims; it is being sent."""
+        self._asked = declined, claimed
 
     def joined(self, generation: int) -> None:
-        """Take the generation that the answer to its last join told."""
-        self.told = EMPTY if generation == self.generation else self._asked
-        self.generation = generation
+        """Note the generation in the answer to the last join."""
+        if generation == self.generation:
+            self.told -= self._claimed
+        else:
+            self.generation = generation
+            self.told, self._claimed = self._asked
 
     def lose(self) -> None:
         # Other members may own them from now on, even while callbacks still end the work here.
@@ -475,7 +479,8 @@ class NamedProcess(Process):
     def _carry_out(self, effect: SessionEffect) -> None:
         match effect:
             case Send(request=JoinGroupRequest()):
-                self.named.joins(self.session.member.next_join.declined)
+                member = self.session.member
+                self.named.joins(member.next_join.declined, member.owned)
             case Send(request=SyncGroupRequest(generation=generation)):
                 self.named.joined(generation)
             case _:

@@ -537,8 +537,8 @@ def _leaves(process: Process) -> str:
     return f"{process.name} hands over"
 
 
-def _is_stopping(client: Caller) -> bool:
-    return client.session.member.revocation.is_under_way
+def _is_stopping(caller: Caller) -> bool:
+    return caller.session.member.revocation.is_under_way
 
 
 @define(eq=False)
@@ -585,15 +585,15 @@ class _Garbler:
             self.simulation.world.later(_READABLE_AFTER_MS, self._ask, name)
         self.brokers.serve(call)
 
-    def _may_change(self, client: Caller) -> bool:
+    def _may_change(self, caller: Caller) -> bool:
         """Return whether the next join of a process may be changed now.
 
         A leader that cannot read a member withholds for one round what it may own, and assigns it
         nothing. A member that missed this assignment, and cannot be read again, still owns it.
         """
-        member = client.session.member
-        if self.garbled[client.name].kind is not ActKind.GARBLE:
-            return not _is_stopping(client)
+        member = caller.session.member
+        if self.garbled[caller.name].kind is not ActKind.GARBLE:
+            return not _is_stopping(caller)
         has_heard = self.unread.get(member.member_id) != member.claim_generation
         return has_heard or not member.owned
 

@@ -27,6 +27,8 @@ from coopgroup.telemetry import (
 # Labels of the causes of joins. An answer is an error, and every other cause "other".
 _CAUSES: Final[Mapping[str, str]] = {
     Cause.SUBSCRIPTION_CHANGED: "subscribed",
+    Cause.DECLINED_CHANGED: "subscribed",
+    Cause.RETURNED_CHANGED: "subscribed",
     Cause.ROUND_BEGUN: "other_member",
     Cause.REVOKED: "follow_up",
     Cause.ASSIGNED: "follow_up",

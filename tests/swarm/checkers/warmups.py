@@ -84,13 +84,14 @@ class WarmSets:
     """The warm sets of all living processes, read record by record.
 
     Attributes:
-        ended: what ended memberships were warm for, by member id; a round can still have them.
+        ended: what ended memberships were warm for, by member id, with the generation of their last
+            assignment. A round can still have them, until a later assignment of the same id.
         nameless: the same of processes that ended before they learned their member id.
         named: all member ids that processes learned.
     """
 
     warmups: dict[str, _Warmups] = field(factory=dict)
-    ended: dict[str, ResourceSet] = field(factory=dict)
+    ended: dict[str, tuple[int, ResourceSet]] = field(factory=dict)
     nameless: ResourceSet = EMPTY
     named: set[str] = field(factory=set)
     decided_ms: dict[int, int] = field(factory=dict)
@@ -122,6 +123,8 @@ class WarmSets:
                 if not one.received:
                     expected = self.first_round.get(envelope.member, envelope.generation)
                 one.missed_round |= envelope.generation != expected
+                if envelope.generation > self.ended.get(envelope.member, (-1, EMPTY))[0]:
+                    self.ended.pop(envelope.member, None)
                 one.received += 1
                 one.generation, one.member = envelope.generation, envelope.member
             case _:
@@ -132,7 +135,8 @@ class WarmSets:
         one = self.of(envelope.client)
         # A member that left has no id in its last records.
         member = envelope.member or one.member
-        self.ended[member] = self.ended.get(member, EMPTY) | one.warm
+        _, before = self.ended.get(member, (-1, EMPTY))
+        self.ended[member] = (one.generation, before | one.warm)
         self.nameless |= EMPTY if member else one.warm
 
     def of(self, client: str) -> _Warmups:
@@ -148,7 +152,7 @@ class WarmSets:
         A warm-up that failed after the last join counts: the leader hears of it with the next one.
         """
         sets = [one.warm | one.broken for one in self.warmups.values() if one.warm or one.broken]
-        sets += [self.ended[member] for member in members if member in self.ended]
+        sets += [self.ended[member][1] for member in members if member in self.ended]
         if any(member not in self.named for member in members):
             sets.append(self.nameless)
         return ResourceSet.union_all(sets)

@@ -54,31 +54,31 @@ _HEEDING: Final = frozenset({MemberState.STABLE, MemberState.REVOKING})
 
 def heed_bell(turn: Turn, event: Event) -> None:
     """Let the next heartbeat be due now if the member heard a ring; before requests are sent."""
-    member, bell = turn.member, turn.member.bell
+    member, rings = turn.member, turn.member.rings
     if _ended_a_round(event):
-        bell = attrs.evolve(bell, paid_until_ms=turn.now_ms)
-    is_heard = bell.is_heard or isinstance(event, BellRang)
+        rings = attrs.evolve(rings, paid_until_ms=turn.now_ms)
+    is_heard = rings.is_heard or isinstance(event, BellRang)
     if is_heard and member.state in _HEEDING:
-        bell = _heeded(turn, bell)
+        rings = _heeded(turn, rings)
         is_heard = False
     # The sync may have been answered before the round of the ring began. All other requests of a
     # round are still to be sent, and their answers tell it.
     is_heard = is_heard and member.state is MemberState.SYNCING
-    if bell.is_heard is not is_heard:
-        bell = attrs.evolve(bell, is_heard=is_heard)
-    if bell is not member.bell and bell != member.bell:
-        turn.set(bell=bell)
+    if rings.is_heard is not is_heard:
+        rings = attrs.evolve(rings, is_heard=is_heard)
+    if rings is not member.rings and rings != member.rings:
+        turn.set(rings=rings)
 
 
-def _heeded(turn: Turn, bell: Rings) -> Rings:
+def _heeded(turn: Turn, rings: Rings) -> Rings:
     member = turn.member
-    at_ms = max(turn.now_ms, bell.heed_at_ms)
+    at_ms = max(turn.now_ms, rings.heed_at_ms)
     interval_ms = member.config.heartbeat_interval_ms
-    paid_until_ms = max(at_ms, bell.paid_until_ms) + interval_ms
+    paid_until_ms = max(at_ms, rings.paid_until_ms) + interval_ms
     if at_ms >= member.heartbeat_at_ms or paid_until_ms > at_ms + _IN_A_ROW_MAX * interval_ms:
-        return bell
+        return rings
     turn.set(heartbeat_at_ms=at_ms)
-    return attrs.evolve(bell, heed_at_ms=at_ms + BELL_PAUSE_MS, paid_until_ms=paid_until_ms)
+    return attrs.evolve(rings, heed_at_ms=at_ms + BELL_PAUSE_MS, paid_until_ms=paid_until_ms)
 
 
 def _ended_a_round(event: Event) -> bool:
@@ -91,35 +91,35 @@ def _ended_a_round(event: Event) -> bool:
 
 def ring_if_due(turn: Turn, before: Member, event: Event) -> None:
     """Ring for a join that waits, or for the end of a join or a leave; after requests are sent."""
-    member, bell = turn.member, turn.member.bell
+    member, rings = turn.member, turn.member.rings
     if _has_new_epoch(turn, before, event):  # an earlier ring for this join told nothing yet
-        bell = _rung(turn, attrs.evolve(bell, rung_at_ms=None))
+        rings = _rung(turn, attrs.evolve(rings, rung_at_ms=None))
     elif _has_left(before, event):
-        bell = _rung(turn, bell)
+        rings = _rung(turn, rings)
     join = member.outstanding.get(RequestKind.JOIN_GROUP)
     if join is None or not (member.member_id or member.config.instance_id):
         # Without an id, the join only asks for one.
-        if bell.ring_at_ms is not None:
-            bell = attrs.evolve(bell, ring_at_ms=None)
+        if rings.ring_at_ms is not None:
+            rings = attrs.evolve(rings, ring_at_ms=None)
     elif join.request_id >= before.next_request_id:
         at_ms = None if _tells_of_a_round(event) else turn.now_ms + _RING_AFTER_MS[0]
-        bell = attrs.evolve(bell, ring_at_ms=at_ms)
-    elif bell.ring_at_ms is not None and turn.now_ms >= bell.ring_at_ms:
-        bell = _rung(turn, bell)
+        rings = attrs.evolve(rings, ring_at_ms=at_ms)
+    elif rings.ring_at_ms is not None and turn.now_ms >= rings.ring_at_ms:
+        rings = _rung(turn, rings)
         more = [
             at_ms for after in _RING_AFTER_MS if (at_ms := join.sent_at_ms + after) > turn.now_ms
         ]
         at_ms = max(more[0], turn.now_ms + BELL_PAUSE_MS) if more else None
-        bell = attrs.evolve(bell, ring_at_ms=at_ms)
-    if bell is not member.bell and bell != member.bell:
-        turn.set(bell=bell)
+        rings = attrs.evolve(rings, ring_at_ms=at_ms)
+    if rings is not member.rings and rings != member.rings:
+        turn.set(rings=rings)
 
 
-def _rung(turn: Turn, bell: Rings) -> Rings:
-    if bell.rung_at_ms is not None and turn.now_ms < bell.rung_at_ms + BELL_PAUSE_MS:
-        return bell
+def _rung(turn: Turn, rings: Rings) -> Rings:
+    if rings.rung_at_ms is not None and turn.now_ms < rings.rung_at_ms + BELL_PAUSE_MS:
+        return rings
     turn.emit(RingBell())
-    return attrs.evolve(bell, rung_at_ms=turn.now_ms)
+    return attrs.evolve(rings, rung_at_ms=turn.now_ms)
 
 
 def _has_left(before: Member, event: Event) -> bool:

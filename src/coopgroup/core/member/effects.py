@@ -6,7 +6,7 @@ This file defines values only. The host carries effects out in the order of `ste
 from __future__ import annotations
 
 import enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 from attrs import frozen
@@ -169,6 +169,24 @@ class RingBell:
 
 
 @frozen(kw_only=True)
+class SelfReport:
+    """What a join tells the leader of its process, apart from topics and resources.
+
+    Attributes:
+        rack: see `MemberConfig`.
+        traits: see `MemberConfig`.
+        declines: whether it declines resources.
+    """
+
+    rack: str | None = None
+    traits: Traits = attrs.field(factory=dict, hash=False)
+    declines: bool = False
+
+
+NO_REPORT: Final = SelfReport()
+
+
+@frozen(kw_only=True)
 class KeptIdentity:
     """The identity of a member in the last round that it completed.
 
@@ -177,18 +195,14 @@ class KeptIdentity:
         generation: generation of the round.
         topics: names that it subscribed to in the round, ascending.
         protocol: protocol that the coordinator chose for the round; "" for coopgroup's own.
-        declines: whether its join of the round declined resources.
-        rack: rack of its process, see `MemberConfig`.
-        traits: what its application told the leader about the process.
+        report: what its last join told.
     """
 
     member_id: str
     generation: int
     topics: tuple[str, ...]
     protocol: str = ""
-    declines: bool = False
-    rack: str | None = None
-    traits: Traits = attrs.field(factory=dict, hash=False)
+    report: SelfReport = NO_REPORT
 
 
 @frozen(kw_only=True)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from coopgroup.core.member.effects import KeepIdentity, KeptIdentity
+from coopgroup.core.member.effects import KeepIdentity, KeptIdentity, SelfReport
 from coopgroup.core.member.error_actions import Action, RequestKind
 from coopgroup.core.member.parts import IdStanding, LastJoin, Round
 from coopgroup.core.member.protocols import spoken
@@ -26,6 +26,7 @@ from coopgroup.core.member.transitions import Trigger
 from coopgroup.core.telemetry.causes import Cause
 
 if TYPE_CHECKING:
+    from coopgroup.core.member.member import Member
     from coopgroup.core.member.turn import Turn
 
 
@@ -40,9 +41,7 @@ def keep_identity(turn: Turn) -> None:
         generation=member.generation,
         topics=member.last_join.topics,
         protocol="" if member.round.protocol == own else member.round.protocol,
-        declines=member.last_join.declines,
-        rack=member.config.rack,
-        traits=member.config.traits,
+        report=member.last_join.report,
     )
     turn.set(identity=attrs.evolve(member.identity, kept=identity))
     turn.emit(KeepIdentity(identity=identity))
@@ -54,8 +53,9 @@ def come_back(turn: Turn, kept: KeptIdentity) -> None:
     With other topics the stored assignment is useless, so the member joins with its id. It also
     joins if it may no longer speak the group's protocol.
 
-    The leader still assigns by what the earlier process told. If this one runs elsewhere, or if one
-    of them declines resources, a round follows the stored assignment.
+    The leader assigns by the last join of the earlier process. A round follows the stored
+    assignment if that join told another rack or other traits, or if either process declines
+    resources. Leaders of Kafka's protocols read only the rack.
     """
     lease = attrs.evolve(turn.member.lease, generation=kept.generation)
     turn.set(member_id=kept.member_id, lease=lease)
@@ -65,15 +65,20 @@ def come_back(turn: Turn, kept: KeptIdentity) -> None:
         return
     turn.set(
         generation=kept.generation,
-        last_join=LastJoin(topics=kept.topics),
+        last_join=LastJoin(topics=kept.topics, report=kept.report),
         round=Round(protocol=protocol),
         heartbeat_at_ms=turn.now_ms,
     )
-    config = turn.member.config
-    declines = kept.declines or bool(turn.member.next_join.declined)
-    if declines or (kept.rack, kept.traits) != (config.rack, config.traits):
+    told, now = kept.report, report_of(turn.member)
+    if told.rack != now.rack or (not kept.protocol and (told.declines or told != now)):
         turn.set(rejoin_reason=Cause.RETURNED_CHANGED)
     turn.move(Trigger.RETURN, Cause.IDENTITY_KEPT)
+
+
+def report_of(member: Member) -> SelfReport:
+    """Return what a join would tell of the process now."""
+    config, declined = member.config, member.next_join.declined
+    return SelfReport(rack=config.rack, traits=config.traits, declines=bool(declined))
 
 
 def unless_forgotten(turn: Turn, action: Action) -> Action:

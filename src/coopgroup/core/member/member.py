@@ -17,12 +17,12 @@ from coopgroup.core.member.error_actions import RequestKind
 from coopgroup.core.member.parts import (
     NO_ASSIGNMENT,
     NO_BACK_OFF,
-    NO_BELL,
     NO_DELAY,
     NO_IDENTITY,
     NO_JOIN,
     NO_LEASE,
     NO_REVOCATION,
+    NO_RINGS,
     NO_ROUND,
     NOTHING_TO_JOIN_FOR,
     BackOff,
@@ -96,7 +96,7 @@ class Member:
         delay: the delay that the leader announced.
         revocation: the owned resources that it gives up.
         commits: offsets on their way.
-        bell: its rings, and those that it heard.
+        rings: its rings, and those that it heard.
         beat: its heartbeats of KIP-848; unused in the classic protocol.
     """
 
@@ -125,7 +125,7 @@ class Member:
     delay: Delay = NO_DELAY
     revocation: Revocation = NO_REVOCATION
     commits: Commits = NO_COMMITS
-    bell: Rings = NO_BELL
+    rings: Rings = NO_RINGS
     beat: Beat = NO_BEAT
 
     @property

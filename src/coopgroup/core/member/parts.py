@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from attrs import frozen
 
+from coopgroup.core.member.effects import NO_REPORT, SelfReport
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group import NO_GENERATION
 
@@ -153,7 +154,7 @@ class LastJoin:
         hands_over: whether the member handed over its resources.
         protocols: names of the offered protocols.
         catalogue_version: version of the group's catalogue, or None.
-        declines: whether it declined resources.
+        report: what it told of the process.
         sent_at_ms: when it was sent.
     """
 
@@ -161,7 +162,7 @@ class LastJoin:
     hands_over: bool = False
     protocols: tuple[str, ...] = ()
     catalogue_version: int | None = None
-    declines: bool = False
+    report: SelfReport = NO_REPORT
     sent_at_ms: int = 0
 
 
@@ -383,4 +384,4 @@ NO_ROUND: Final = Round()
 NO_DELAY: Final = Delay()
 NO_REVOCATION: Final = Revocation()
 NO_BACK_OFF: Final = BackOff()
-NO_BELL: Final = Rings()
+NO_RINGS: Final = Rings()

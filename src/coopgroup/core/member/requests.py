@@ -17,6 +17,7 @@ from coopgroup.core.member.broker_assigns import looks_at_ms
 from coopgroup.core.member.commits import take_batch
 from coopgroup.core.member.effects import Lane, Send
 from coopgroup.core.member.error_actions import OF_A_ROUND, RequestKind
+from coopgroup.core.member.identity import report_of
 from coopgroup.core.member.member import Outstanding
 from coopgroup.core.member.parts import LastJoin
 from coopgroup.core.member.protocols import joins_in_vain, offered_subscriptions
@@ -78,7 +79,7 @@ def next_deadline_ms(member: Member) -> int | None:
     times = [at_ms for _, at_ms in wanted(member)]
     if member.owned:
         times.append(member.lost_at_ms)
-    own = (member.wants_a_round_at_ms, looks_at_ms(member), member.bell.ring_at_ms)
+    own = (member.wants_a_round_at_ms, looks_at_ms(member), member.rings.ring_at_ms)
     times += [at_ms for at_ms in (*own, member.commits.due_at_ms) if at_ms is not None]
     return min(times, default=None)
 
@@ -190,7 +191,7 @@ def _join_request(turn: Turn) -> JoinGroupRequest:
         hands_over=member.next_join.hands_over,
         protocols=tuple(name for name, _ in offered),
         catalogue_version=member.next_join.catalogue_version,
-        declines=bool(member.next_join.declined),
+        report=report_of(member),
         sent_at_ms=turn.now_ms,
     )
     turn.set(

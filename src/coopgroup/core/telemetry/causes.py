@@ -51,7 +51,7 @@ class Cause(enum.StrEnum):
     PARTITIONS_CHANGED = "partitions changed"
     POLICY_DEADLINE = "a deadline of the policy has come"
     REBALANCE_TIMEOUT = "rebalance time-out"
-    RETURNED_CHANGED = "returned with other declined resources, rack or traits"
+    RETURNED_CHANGED = "returned; the leader may not know its declines, rack or traits"
     REVOKED = "revocation completed"
     ROUND_BEGUN = "a round has begun"
     ROUND_DECIDED = "round decided"

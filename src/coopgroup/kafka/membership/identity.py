@@ -43,9 +43,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import attrs
 from attrs import define, field
 
 from coopgroup.core.member import KeptIdentity
+from coopgroup.core.member.effects import SelfReport
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.session import SeenTopics
 from coopgroup.errors import ConfigurationError
@@ -411,9 +413,7 @@ def _encode(
         "generation": identity.generation,
         "topics": list(identity.topics),
         "protocol": identity.protocol,
-        "declines": identity.declines,
-        "rack": identity.rack,
-        "traits": identity.traits,
+        "report": attrs.asdict(identity.report),
         "seen": None if seen is None else _counts(seen),
         "next_round_in_ms": next_round_in_ms,
     }
@@ -439,9 +439,7 @@ def _decode(content: bytes, group_id: str) -> _Content:
         generation=row["generation"],
         topics=tuple(row["topics"]),
         protocol=row["protocol"],
-        declines=row["declines"],
-        rack=row["rack"],
-        traits=row["traits"],
+        report=SelfReport(**row["report"]),
     )
     seen = None if row["seen"] is None else _seen(row["seen"])
     return kept, seen, row["next_round_in_ms"]

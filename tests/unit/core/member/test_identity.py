@@ -12,7 +12,14 @@ from coopgroup.core.member import (
     new_member,
     next_deadline_ms,
 )
-from coopgroup.core.member.effects import FailMember, GrantResources, KeepIdentity, Lane, Send
+from coopgroup.core.member.effects import (
+    FailMember,
+    GrantResources,
+    KeepIdentity,
+    Lane,
+    SelfReport,
+    Send,
+)
 from coopgroup.core.member.events import LeaveRequested, StartsDeclined, SubscriptionChanged
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import (
@@ -169,21 +176,32 @@ def test_return_into_a_stored_follow_up_goes_on_with_the_rebalance() -> None:
 @pytest.mark.parametrize(
     "told",
     [
-        attrs.evolve(KEPT, declines=True),
-        attrs.evolve(KEPT, rack="b"),
-        attrs.evolve(KEPT, traits={"gpu": True}),
+        SelfReport(declines=True),
+        SelfReport(rack="b"),
+        SelfReport(traits={"gpu": True}),
     ],
 )
 def test_round_follows_a_return_if_the_leader_assigns_by_what_no_longer_holds(
-    told: KeptIdentity,
+    told: SelfReport,
 ) -> None:
     """Regressions: named 3700001072 and 3700002704.
 
-    All had declined a resource. Its owner returned, and nobody gave it the resource.
+    All had declined a resource. One of them returned, and nobody gave it the resource. If this
+    process ends before the round, the next one returns with the same difference.
     """
-    driven = DrivenMember(member=new_member(KEEPING, told)).subscribe().heartbeat().sync()
+    earlier = attrs.evolve(KEPT, report=told)
+    driven = DrivenMember(member=new_member(KEEPING, earlier)).subscribe().heartbeat().sync()
+    assert kept(driven) == [earlier]
     assert (driven.member.state, driven.sent()) == (MemberState.JOINING, ["JoinGroupRequest"])
     assert driven.claims().owned == HELD
+    assert kept(driven.join(8).sync()) == [attrs.evolve(KEPT, generation=8)]
+
+
+def test_kafkas_leaders_read_only_the_rack_of_a_returning_process() -> None:
+    config = attrs.evolve(KEEPING, protocols=("range",), traits={"gpu": True})
+    earlier = attrs.evolve(KEPT, protocol="range")
+    driven = DrivenMember(member=new_member(config, earlier)).subscribe().heartbeat().sync()
+    assert driven.sent() == []
 
 
 def test_round_follows_a_return_that_declines_resources() -> None:
@@ -194,10 +212,11 @@ def test_round_follows_a_return_that_declines_resources() -> None:
 def test_identity_tells_what_the_leader_assigns_by() -> None:
     config = attrs.evolve(KEEPING, rack="a", traits={"gpu": True})
     driven = DrivenMember(member=new_member(config)).subscribe().join().sync()
-    assert kept(driven) == [attrs.evolve(FIRST, rack="a", traits={"gpu": True})]
+    report = SelfReport(rack="a", traits={"gpu": True})
+    assert kept(driven) == [attrs.evolve(FIRST, report=report)]
     driven.give(StartsDeclined(resources=HELD)).join(2)
     driven.give(StartsDeclined(resources=EMPTY))  # the leader has read the join
-    assert [one.declines for one in kept(driven.sync()) if one is not None] == [True]
+    assert [one.report.declines for one in kept(driven.sync()) if one is not None] == [True]
 
 
 # --- leaving -----------------------------------------------------------------------------------

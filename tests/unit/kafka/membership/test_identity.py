@@ -19,6 +19,7 @@ import pytest
 from attrs import define, field
 
 from coopgroup.core.member import KeptIdentity
+from coopgroup.core.member.effects import SelfReport
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.session import SeenTopics
 from coopgroup.errors import ConfigurationError
@@ -139,8 +140,9 @@ def test_slot_leaves_out_what_a_leader_saw_in_part(folder: Folder, indices: list
 
 WRITTEN = (
     b'{"version": 1, "group": "g", "member_id": "anna-1", "generation": 7, '
-    b'"topics": ["bills", "orders"], "protocol": "", "declines": false, "rack": null, '
-    b'"traits": {}, "seen": null, "next_round_in_ms": null, "checksum": 2414287090}\n'
+    b'"topics": ["bills", "orders"], "protocol": "", '
+    b'"report": {"rack": null, "traits": {}, "declines": false}, '
+    b'"seen": null, "next_round_in_ms": null, "checksum": 3333773819}\n'
 )
 
 
@@ -197,7 +199,12 @@ def test_slot_is_written_in_this_format(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [{"protocol": "range"}, {"declines": True}, {"rack": "a"}, {"traits": {"gpu": [1]}}]
+    "told",
+    [
+        {"protocol": "range"},
+        {"report": SelfReport(declines=True)},
+        {"report": SelfReport(rack="a", traits={"gpu": [1]})},
+    ],
 )
 def test_whole_identity_is_kept(folder: Folder, told: dict[str, Any]) -> None:
     identity = KeptIdentity(member_id="m", generation=3, topics=("T",), **told)

@@ -61,7 +61,7 @@ def heed_ring(turn: Turn) -> None:
     if not (member.config.has_bell and (waits or member.state in _OWNING)):
         return
     set_beat(turn, rings_at_ms=None)
-    at_ms = max(turn.now_ms, member.bell.heed_at_ms)
+    at_ms = max(turn.now_ms, member.rings.heed_at_ms)
     if at_ms < member.heartbeat_at_ms:
         turn.set(heartbeat_at_ms=at_ms)
         set_beat(turn, is_rung=True)
@@ -73,7 +73,7 @@ def count_heeded(turn: Turn) -> None:
     member, fruitless = turn.member, turn.member.beat.fruitless
     doublings = min(max(fruitless - _EVEN_PAUSES + 1, 0), _DOUBLINGS_MAX)
     pause_ms = min(BELL_PAUSE_MS << doublings, _PAUSE_MAX_MS)
-    turn.set(bell=attrs.evolve(member.bell, heed_at_ms=turn.now_ms + pause_ms))
+    turn.set(rings=attrs.evolve(member.rings, heed_at_ms=turn.now_ms + pause_ms))
     set_beat(turn, fruitless=fruitless + 1)
 
 
@@ -116,21 +116,21 @@ def ring_if_due(turn: Turn) -> None:
     if rings_at_ms is not None and turn.now_ms >= rings_at_ms:
         set_beat(turn, rings_at_ms=None)
         _want_ring(turn)
-    bell = turn.member.bell
-    if bell.ring_at_ms is None:
+    rings = turn.member.rings
+    if rings.ring_at_ms is None:
         return
-    at_ms = bell.ring_at_ms
-    if bell.rung_at_ms is not None:
-        at_ms = max(at_ms, bell.rung_at_ms + BELL_PAUSE_MS)
+    at_ms = rings.ring_at_ms
+    if rings.rung_at_ms is not None:
+        at_ms = max(at_ms, rings.rung_at_ms + BELL_PAUSE_MS)
     if turn.now_ms < at_ms:
-        turn.set(bell=attrs.evolve(bell, ring_at_ms=at_ms))
+        turn.set(rings=attrs.evolve(rings, ring_at_ms=at_ms))
         return
     turn.emit(RingBell())
-    turn.set(bell=attrs.evolve(bell, ring_at_ms=None, rung_at_ms=turn.now_ms))
+    turn.set(rings=attrs.evolve(rings, ring_at_ms=None, rung_at_ms=turn.now_ms))
 
 
 def _want_ring(turn: Turn) -> None:
-    turn.set(bell=attrs.evolve(turn.member.bell, ring_at_ms=turn.now_ms))
+    turn.set(rings=attrs.evolve(turn.member.rings, ring_at_ms=turn.now_ms))
 
 
 def _look_later(turn: Turn, at_ms: int, *, also_soon: bool) -> None:

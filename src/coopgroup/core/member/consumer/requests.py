@@ -71,7 +71,7 @@ def next_deadline_ms(member: Member) -> int | None:
     times = [at_ms for _, at_ms in wanted(member)]
     if member.owned:
         times.append(member.lost_at_ms)
-    own = (member.bell.ring_at_ms, member.beat.rings_at_ms, member.commits.due_at_ms)
+    own = (member.rings.ring_at_ms, member.beat.rings_at_ms, member.commits.due_at_ms)
     times += [at_ms for at_ms in own if at_ms is not None]
     return min(times, default=None)
 
