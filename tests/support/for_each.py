@@ -1,0 +1,85 @@
+"""One test for all cells of a matrix: it tries each cell, and its failure lists all broken ones.
+
+    @for_each("state, trigger", product(MemberState, Trigger))
+    def test_move(state: MemberState, trigger: Trigger) -> None: ...
+
+For cases that a program lists: all codes, all keys, all pairs. A short list that somebody wrote is
+clearer with `pytest.mark.parametrize`. Fixtures are made once, for all cells.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable
+from enum import Enum
+from functools import wraps
+from traceback import extract_tb
+from typing import Any, Final
+
+import pytest
+
+SHOWN_MAX: Final = 120
+REASON_MAX: Final = 400
+# Exits of pytest are no subclasses of Exception. A cell that is skipped has not been tried.
+FAILURES: Final = (Exception, pytest.fail.Exception, pytest.skip.Exception)
+
+Test = Callable[..., None]
+
+
+def for_each(
+    names: str, cells: Iterable[Any], ids: Iterable[str] | None = None
+) -> Callable[[Test], Test]:
+    """Return the decorator that gives a test the values of each cell under these names.
+
+    A cell is a tuple of values if there are several names, otherwise the value. The failure shows
+    its id, or else its values.
+    """
+    parameters = [name.strip() for name in names.split(",")]
+    rows = [(cell if len(parameters) > 1 else (cell,)) for cell in cells]
+    shown = [", ".join(map(_shown, row)) for row in rows] if ids is None else list(ids)
+    if not rows:
+        raise ValueError(f"no cell for {names}")
+
+    def decorate(test: Test) -> Test:
+        @wraps(test)
+        def walk(**fixtures: Any) -> None:  # noqa: ANN401 - as pytest passes them
+            broken: list[tuple[str, BaseException]] = []
+            for cell, row in zip(shown, rows, strict=True):
+                try:
+                    test(**fixtures, **dict(zip(parameters, row, strict=True)))
+                except FAILURES as error:
+                    broken.append((f"{cell}: line {_line(test, error)}", error))
+            if broken:
+                head = f"{len(broken)} of {len(rows)} cells are broken ({', '.join(parameters)}):"
+                lines = [f"  {cell}: {_reason(error)}" for cell, error in broken]
+                raise AssertionError("\n".join([head, *lines])) from broken[0][1]
+
+        signature = inspect.signature(test)
+        own = [one for name, one in signature.parameters.items() if name not in parameters]
+        if len(own) + len(parameters) != len(signature.parameters):
+            raise TypeError(f"{test.__name__} does not take {names}")
+        walk.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
+        return walk
+
+    return decorate
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Enum):
+        return str(value)
+    name = getattr(value, "__name__", None) or getattr(value, "name", None)
+    return name if isinstance(name, str) else _cut(repr(value), SHOWN_MAX)
+
+
+def _line(test: Test, error: BaseException) -> int | None:
+    """Return the line of the test's own file at which the error was raised."""
+    file = inspect.getfile(test)
+    lines = [one.lineno for one in extract_tb(error.__traceback__) if one.filename == file]
+    return lines[-1] if lines else None
+
+
+def _reason(error: BaseException) -> str:
+    kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+    return kind + _cut(" ".join(str(error).split()), REASON_MAX)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
