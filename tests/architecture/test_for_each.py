@@ -62,6 +62,35 @@ def test_fixtures_reach_each_cell(tmp_path: Path, number: int) -> None:
     assert len(list(tmp_path.iterdir())) == number
 
 
+def test_cell_of_pytest_is_shown_by_its_id() -> None:
+    @for_each("number", [pytest.param(1, id="one"), pytest.param(2, id="two"), 3])
+    def check(number: int) -> None:
+        assert number != 2
+
+    with pytest.raises(
+        AssertionError, match=r"(?m)1 of 3 cells .*\n  two: line \d+: assert 2 != 2"
+    ):
+        check()
+    with pytest.raises(ValueError, match="a cell has no marks of its own"):
+        for_each("number", [pytest.param(1, marks=pytest.mark.slow)])
+
+
+def test_cell_whose_text_does_not_say_which_it_is_has_a_number() -> None:
+    @for_each("text", ["a", "b", "a", "x" * 200])
+    def check(text: str) -> None:
+        pytest.fail("no")
+
+    with pytest.raises(AssertionError) as caught:
+        check()
+    lines = str(caught.value).splitlines()[1:]
+    assert [line.split(":")[0] for line in lines] == [
+        "  #0 'a'",
+        "  'b'",
+        "  #2 'a'",
+        f"  #3 '{'x' * 119}…",
+    ]
+
+
 def test_matrix_without_a_cell_or_for_another_test_is_an_error() -> None:
     with pytest.raises(ValueError, match="no cell for number"):
         for_each("number", [])

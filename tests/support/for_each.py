@@ -18,8 +18,10 @@ import pytest
 
 SHOWN_MAX: Final = 120
 REASON_MAX: Final = 400
+CUT: Final = "…"
 # Exits of pytest are no subclasses of Exception. A cell that is skipped has not been tried.
 FAILURES: Final = (Exception, pytest.fail.Exception, pytest.skip.Exception)
+PARAMETERS: Final = type(pytest.param())
 
 Test = Callable[..., None]
 
@@ -30,11 +32,12 @@ def for_each(
     """Return the decorator that gives a test the values of each cell under these names.
 
     A cell is a tuple of values if there are several names, otherwise the value. The failure shows
-    its id, or else its values.
+    its id, or else its values. `pytest.param` gives a cell its id.
     """
     parameters = [name.strip() for name in names.split(",")]
-    rows = [(cell if len(parameters) > 1 else (cell,)) for cell in cells]
-    shown = [", ".join(map(_shown, row)) for row in rows] if ids is None else list(ids)
+    given = list(cells)
+    rows = [_values(cell, len(parameters)) for cell in given]
+    shown = _numbered(list(map(_cell_shown, given, rows))) if ids is None else list(ids)
     if not rows:
         raise ValueError(f"no cell for {names}")
 
@@ -62,9 +65,31 @@ def for_each(
     return decorate
 
 
+def _values(cell: Any, count: int) -> tuple[Any, ...]:  # noqa: ANN401 - as tests have them
+    if isinstance(cell, PARAMETERS):
+        if cell.marks:
+            raise ValueError(f"a cell has no marks of its own: {cell}")
+        return tuple(cell.values)
+    return tuple(cell) if count > 1 else (cell,)
+
+
+def _numbered(shown: list[str]) -> list[str]:
+    """Put its number before each text that is cut or that other cells have, too."""
+    return [
+        f"#{number} {text}" if CUT in text or shown.count(text) > 1 else text
+        for number, text in enumerate(shown)
+    ]
+
+
+def _cell_shown(cell: object, values: tuple[object, ...]) -> str:
+    if isinstance(cell, PARAMETERS) and isinstance(cell.id, str):
+        return cell.id
+    return ", ".join(map(_shown, values))
+
+
 def _shown(value: object) -> str:
     if isinstance(value, Enum):
-        return str(value)
+        return f"{type(value).__name__}.{value.name}"
     name = getattr(value, "__name__", None) or getattr(value, "name", None)
     return name if isinstance(name, str) else _cut(repr(value), SHOWN_MAX)
 
@@ -82,4 +107,4 @@ def _reason(error: BaseException) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]}…"
+    return text if len(text) <= most else f"{text[:most]}{CUT}"
