@@ -94,11 +94,11 @@ def _shown(value: object) -> str:
     return name if isinstance(name, str) else _cut(repr(value), SHOWN_MAX)
 
 
-def _line(test: Test, error: BaseException) -> int | None:
-    """Return the line of the test's own file at which the error was raised."""
+def _line(test: Test, error: BaseException) -> str:
+    """Return the line of the test that failed, and the line of the function that it called."""
     file = inspect.getfile(test)
     lines = [one.lineno for one in extract_tb(error.__traceback__) if one.filename == file]
-    return lines[-1] if lines else None
+    return " > ".join(map(str, dict.fromkeys(lines)))
 
 
 def _reason(error: BaseException) -> str:
