@@ -19,7 +19,7 @@ import pytest
 SHOWN_MAX: Final = 120
 REASON_MAX: Final = 400
 CUT: Final = "…"
-# Exits of pytest are no subclasses of Exception. A cell that is skipped has not been tried.
+# Those of pytest derive from BaseException. A skipped cell counts, because it was not tried.
 FAILURES: Final = (Exception, pytest.fail.Exception, pytest.skip.Exception)
 PARAMETERS: Final = type(pytest.param())
 
