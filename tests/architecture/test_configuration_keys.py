@@ -16,6 +16,7 @@ from coopgroup.kafka.config.settings import (
     read_settings,
     refusal_of_librdkafka,
 )
+from tests.support.for_each import for_each
 
 ROWS = [KEYS[name] for name in sorted(CONSUMER_KEYS)]
 BASE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
@@ -157,7 +158,7 @@ def test_key_that_is_taken_with_some_values_only_refuses_the_others(key: str, va
     assert str(complaint(key, value)).startswith(f"{key}: got '{value}', expected ")
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@for_each("row", ROWS)
 def test_default_is_a_value_that_the_key_accepts(row: Key) -> None:
     if row.default is not None and row.name not in UNTRIED:
         assert complaint(row.name, row.default) is None

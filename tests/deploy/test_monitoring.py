@@ -17,6 +17,7 @@ from coopgroup.metrics import METRICS, Kind, PrometheusMetrics
 from coopgroup.metrics.names import COMMON_LABELS
 from deploy.monitoring import make, picture
 from tests.architecture.tree import ROOT
+from tests.support.for_each import for_each
 from tests.support.prometheus import needs_prometheus, program
 
 DESCRIPTION = make.read_description()
@@ -80,14 +81,14 @@ def test_query_for_what_does_not_exist_is_found() -> None:
         _check(promql_parser.parse('coopgroup_members{topic="t"}'))
 
 
-@pytest.mark.parametrize("one", PANELS, ids=lambda one: one["title"])
+@for_each("one", PANELS, ids=[one["title"] for one in PANELS])
 def test_legend_names_labels_of_the_result(one: dict[str, Any]) -> None:
     for query in one["queries"]:
         labels = _check(promql_parser.parse(_promql(query["query"])))
         assert set(re.findall(r"{{(\w+)}}", query["legend"])) <= labels
 
 
-@pytest.mark.parametrize("one", DESCRIPTION["alerts"], ids=lambda one: one["name"])
+@for_each("one", DESCRIPTION["alerts"], ids=[one["name"] for one in DESCRIPTION["alerts"]])
 def test_alert_names_labels_of_its_query_and_has_a_section(one: dict[str, Any]) -> None:
     labels = _check(promql_parser.parse(_promql(one["query"])))
     assert set(re.findall(r"\$labels\.(\w+)", one["summary"])) <= labels

@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from tests.support.for_each import for_each
 from tests.support.host_mutants import FOUND_BY, HOST_MUTANTS, PROCESSING, REVERTED
 from tests.support.mutants import MUTANTS, RARE_MUTANTS, Mutant, broken
 from tests.support.warm_mutants import WARM_MUTANTS
@@ -35,7 +36,7 @@ def _regression(name: str) -> SwarmRun:
     return read_run(Path("simulations/regressions") / f"{name}.toml")
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@for_each("mutant", MUTANTS)
 def test_bug_can_be_made_and_taken_back(mutant: Mutant) -> None:
     """The changed line still exists; afterwards the core is correct again."""
     with broken(mutant) as function:

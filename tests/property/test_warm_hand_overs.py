@@ -15,6 +15,7 @@ from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
+from tests.support.for_each import for_each
 from tests.support.mutants import Mutant, broken
 from tests.swarm.play import set_topics, small_group
 
@@ -86,7 +87,7 @@ def _outages_ms(simulation: Simulation, begin_ms: int) -> list[int]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("seed", range(6))
+@for_each("seed", range(6))
 def test_partition_that_is_handed_over_is_out_of_service_only_for_the_hand_over(
     policy: str, seed: int
 ) -> None:

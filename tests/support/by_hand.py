@@ -76,6 +76,8 @@ class Hand:
 
     def run_one(self, name: str = "") -> bool:
         """Run the next job that is due; return whether there was one."""
+        # A driver cancels a job in each turn: thousands of them would slow each look at the list.
+        self._pending = [one for one in self._pending if not one.job.is_cancelled]
         due = [
             one
             for one in self._pending

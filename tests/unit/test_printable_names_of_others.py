@@ -3,8 +3,9 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any, Self
 from unittest.mock import MagicMock
 
@@ -19,6 +20,7 @@ from coopgroup.kafka.rpc.consumer_groups import ConsumerGroup
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribedMember
 from coopgroup.pipeline.advice.view import view_of
 from coopgroup.telemetry import to_json
+from tests.support.for_each import for_each
 from tests.unit.pipeline.advices import made_advice
 from tests.unit.report.histories import rolling_bounce
 from tests.unit.watch.views import MEMBERS, view
@@ -180,38 +182,43 @@ def table_of_sql(name: str, patch: pytest.MonkeyPatch, _: Path) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize(
-    "command",
-    [
-        describe,
-        describe_json,
-        migrate,
-        read_telemetry,
-        report,
-        report_of_two_groups,
-        consumed,
-        pipeline_error,
-        configuration_error,
-        advice,
-        rows_of_sql,
-        table_of_sql,
-    ],
+@for_each(
+    "name, command",
+    product(
+        HOSTILE,
+        [
+            describe,
+            describe_json,
+            migrate,
+            read_telemetry,
+            report,
+            report_of_two_groups,
+            consumed,
+            pipeline_error,
+            configuration_error,
+            advice,
+            rows_of_sql,
+            table_of_sql,
+        ],
+    ),
 )
 def test_no_name_reaches_the_terminal_raw(
-    command: Callable[[str, pytest.MonkeyPatch, Path], list[str]],
+    command: FunctionType,
     name: str,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
+    folder = tmp_path / command.__name__ / str(HOSTILE.index(name))
+    folder.mkdir(parents=True)
     said = []
     for given in ("a" * len(name), name):
-        status = app.run(command(given, monkeypatch, tmp_path))
+        with monkeypatch.context() as patch:
+            status = app.run(command(given, patch, folder))
         output = b"".join(capfdbinary.readouterr()).decode()
         said.append((status, len(output.splitlines()), output))
     (tame, lines, usual), (status, shown, output) = said
     assert (status, shown) == (tame, lines)
     assert usual
     assert all(line.isprintable() for line in output.split("\n"))
-    assert not any("<script>alert" in page.read_text() for page in tmp_path.glob("*.html"))
+    assert not any("<script>alert" in page.read_text() for page in folder.glob("*.html"))

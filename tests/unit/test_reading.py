@@ -20,6 +20,7 @@ from coopgroup.reading import (
     structure,
     table_hook,
 )
+from tests.support.for_each import for_each
 
 
 class Color(StrEnum):
@@ -96,8 +97,8 @@ def item(**fields: object) -> object:
 NUMBER = "an integer from 0 to 1000000000000"
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
+@for_each(
+    "row, message",
     [
         ([], ": got [], expected a table with the keys items, named, names, is_on, ratio, "),
         ({"item": []}, "item: got [], but there is no such key (did you mean items?); there are "),

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-import pytest
 from attrs import define, field
 
 from coopgroup.aio import AsyncCooperativeConsumer
@@ -19,6 +18,7 @@ from coopgroup.kafka.callbacks.pending_revocations import PutOff
 from coopgroup.telemetry import ResourcesStarted, StopReason
 from docs.callback_table import RULES, Effect, Input, Phase, Rule
 from tests.support.by_hand import Hand, by_hand
+from tests.support.for_each import for_each
 from tests.support.virtual_loop import time_passes
 from tests.unit.aio.aio_stage import P0, AioStage, staged
 from tests.unit.kafka.fakes import record
@@ -38,9 +38,7 @@ NOTICES: Final[dict[Input, Any]] = {
     Input.LOST: LoseResources(resources=ZERO, cause="session expired"),
 }
 ASSIGNED: Final = GrantResources(resources=ZERO)
-each_rule = pytest.mark.parametrize(
-    "rule", RULES, ids=lambda rule: f"{rule.phase.name}-{rule.input.name}"
-)
+each_rule = for_each("rule", RULES, ids=[f"{rule.phase.name}-{rule.input.name}" for rule in RULES])
 
 
 class Noted(list[object]):

@@ -1,11 +1,14 @@
 """`coopgroup group migrate --check`: each state of a group, and the advice for it."""
 
+from itertools import product
+
 import pytest
 
 from coopgroup.cli.group_migration import Judgement, judge, judge_consumer_group
 from coopgroup.kafka.rpc.consumer_groups import ConsumerGroup, ConsumerMember
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribedMember
 from coopgroup.protocol import Subscription, encode_subscription, with_signature
+from tests.support.for_each import for_each
 
 OURS = with_signature(b"")
 BACK = {"to_consumer": False}
@@ -138,13 +141,16 @@ def test_what_stands_in_the_way_is_said(said: Judgement, why: str) -> None:
     assert why in said.advice[0]
 
 
-@pytest.mark.parametrize(
-    "protocol", ["range", "roundrobin", "cooperative-sticky", "coopgroup", "x"]
+@for_each(
+    "protocol, ours, version, state, is_back",
+    product(
+        ["range", "roundrobin", "cooperative-sticky", "coopgroup", "x"],
+        [0, 1, 2],
+        [1, 3],
+        ["Stable", "Dead", "PreparingRebalance"],
+        [False, True],
+    ),
 )
-@pytest.mark.parametrize("ours", [0, 1, 2])
-@pytest.mark.parametrize("version", [1, 3])
-@pytest.mark.parametrize("state", ["Stable", "Dead", "PreparingRebalance"])
-@pytest.mark.parametrize("is_back", [False, True])
 def test_advice_fits_a_terminal_of_80_columns(
     protocol: str, ours: int, version: int, state: str, is_back: bool
 ) -> None:

@@ -14,6 +14,7 @@ from coopgroup.core.policies.built_in import SimplePolicy
 from coopgroup.core.policies.memory import state_to_json
 from coopgroup.core.policies.policy import RoundContext
 from coopgroup.errors import ConfigurationError
+from tests.support.for_each import for_each
 from tests.support.memory import remembered
 
 DEFAULTS = Defaults(assignor="sticky", policy="simple")
@@ -125,8 +126,8 @@ def test_wrong_option_of_a_policy_is_named_in_the_words_of_json(policy: str, exp
     assert expected in refusal(changed(policy={"name": name, option: json.loads(value)}))
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
+@for_each(
+    "row, message",
     [
         ({"members": {}}, "topics: got nothing, expected a value, as this key is required"),
         (changed(id=7), "id: got 7, expected a string"),

@@ -13,6 +13,7 @@ from coopgroup.cli.protocol_json import (
 )
 from coopgroup.errors import EncodeError, InvalidValueError
 from tests.support.cases import cases
+from tests.support.for_each import for_each
 from tests.unit.core.protocol.reference import Vector, load_vectors
 
 WAYS = {
@@ -44,7 +45,7 @@ def row_of(vector: Vector) -> dict[str, Any]:
     return row | value
 
 
-@pytest.mark.parametrize("vector", SHOWN, ids=str)
+@for_each("vector", SHOWN)
 def test_vector_is_shown_and_translated_back(vector: Vector) -> None:
     line = decoded_item(vector.content.hex().upper(), *WAYS[vector.kind])
     assert line == json.dumps(row_of(vector), sort_keys=True, separators=(",", ":"))

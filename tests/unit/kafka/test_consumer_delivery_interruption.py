@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ import pytest
 
 from coopgroup.kafka.consumer import CooperativeConsumer
 from coopgroup.kafka.records.decoding import Decoder, Deserializers
+from tests.support.for_each import for_each
 from tests.unit.kafka.fakes import record
 from tests.unit.kafka.notice_stage import BOTH, Stage, delivery_of, owning
 
@@ -127,9 +129,7 @@ ASKS: dict[str, Ask] = {
 }
 
 
-@pytest.mark.parametrize("fetched_before", [0, 1], ids=["nothing-fetched", "fetched-ahead"])
-@pytest.mark.parametrize("name", ASKS)
-@pytest.mark.parametrize("shell", [shell_of, decoding_shell_of])
+@for_each("fetched_before, name, shell", product([0, 1], ASKS, [shell_of, decoding_shell_of]))
 def test_records_when_a_signal_strikes_are_handed_out_once_and_none_is_committed_before(
     name: str, fetched_before: int, shell: Callable[[Stage], CooperativeConsumer]
 ) -> None:

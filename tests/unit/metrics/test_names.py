@@ -2,12 +2,11 @@
 
 import re
 
-import pytest
-
 from coopgroup.metrics.names import COMMON_LABELS, METRICS, Kind, Merge, Metric
+from tests.support.for_each import for_each
 
 
-@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+@for_each("metric", METRICS.values(), ids=METRICS)
 def test_names_follow_the_rules_of_prometheus(metric: Metric) -> None:
     assert re.fullmatch(r"coopgroup(_[a-z]+)+", metric.name)
     assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)

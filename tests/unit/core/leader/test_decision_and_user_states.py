@@ -1,6 +1,7 @@
 """A user's policy may write any `PolicyState`; the leader fits it to the group, or refuses it."""
 
 from collections.abc import Callable
+from itertools import product
 
 import attrs
 import numpy as np
@@ -21,6 +22,7 @@ from coopgroup.policies import (
     StagedRound,
     Warmup,
 )
+from tests.support.for_each import for_each
 
 FOUR = ResourceSet({"T": range(4)})
 FIVE = ResourceSet({"A": range(1), "T": range(4)})
@@ -93,8 +95,10 @@ def decided(
     )
 
 
-@pytest.mark.parametrize("warmup", [None, Warmup(), Warmup(standbys=1)])
-@pytest.mark.parametrize("write", [nothing, no_resources, half, old])
+@for_each(
+    "warmup, write",
+    product([None, Warmup(), Warmup(standbys=1)], [nothing, no_resources, half, old]),
+)
 def test_any_state_of_a_user_serves_the_next_round(write: Writer, warmup: Warmup | None) -> None:
     policy = Rewriting(write, warmup)
     state = None

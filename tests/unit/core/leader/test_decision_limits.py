@@ -1,5 +1,7 @@
 """A policy never grants a free resource beyond the limits of an assignor."""
 
+from itertools import product
+
 import attrs
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from coopgroup.policies import (
     StagedRound,
     Warmup,
 )
+from tests.support.for_each import for_each
 from tests.support.memory import holders_in
 from tests.support.warm_group import WarmGroup, partitions
 
@@ -184,8 +187,7 @@ class _Misnumbering:
         return StagedRound(plan=attrs.evolve(staged.plan, assigned=assigned))
 
 
-@pytest.mark.parametrize("number", [-2, 2, 3])
-@pytest.mark.parametrize("declined", [0, 1, 2])
+@for_each("number, declined", product([-2, 2, 3], [0, 1, 2]))
 def test_plan_with_an_unknown_member_is_refused_whatever_is_declined(
     number: int, declined: int
 ) -> None:

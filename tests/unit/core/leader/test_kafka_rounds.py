@@ -1,6 +1,7 @@
 """Leading in the protocols of Kafka's own clients: their rules, their bytes."""
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from coopgroup.protocol import (
     encode_sticky_user_data,
 )
 from coopgroup.telemetry import ClaimRefused, RoundDecided, RoundRefused, SubscriptionUnreadable
+from tests.support.for_each import for_each
 from tests.unit.core.leader.rounds import joined, unreadable
 
 T6 = TopicMetadata(resources=ResourceSet({"T": range(6)}))
@@ -208,8 +210,7 @@ def test_every_member_is_answered_in_the_oldest_version(protocol: KafkaProtocol)
     assert {content[:2] for _, content in told.assignments} == {b"\0\0"}
 
 
-@pytest.mark.parametrize("protocol", KafkaProtocol)
-@pytest.mark.parametrize("is_heard", [True, False])
+@for_each("protocol, is_heard", product(KafkaProtocol, [True, False]))
 def test_subscriptions_that_were_not_read_in_time_repeat_the_last_round(
     protocol: KafkaProtocol,
     is_heard: bool,

@@ -16,6 +16,7 @@ from coopgroup.core.member.events import (
 from coopgroup.core.member.requests import next_deadline_ms
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import LeaveGroupAnswer
+from tests.support.for_each import for_each
 from tests.support.members import CONFIG, EVERY_STATE, DrivenMember, joined, stable
 
 PACE_MS = CONFIG.heartbeat_interval_ms
@@ -165,7 +166,7 @@ def test_false_rings_cost_eight_heartbeats_and_double_their_rate(every_ms: int) 
     assert intervals - 1 <= count <= 8 + 2 * intervals
 
 
-@pytest.mark.parametrize("state", EVERY_STATE)
+@for_each("state", EVERY_STATE)
 def test_ring_is_legal_in_every_state_and_moves_no_member(state: MemberState) -> None:
     driven = EVERY_STATE[state]()
     driven.member = attrs.evolve(driven.member, config=WITH_BELL)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 
 import attrs
-import pytest
 
 from coopgroup.core.member import ERROR_ACTIONS, Action, ErrorCode, MemberState, RequestKind
 from coopgroup.core.member.effects import FailMember, FinishCommit, LoseResources, Report
@@ -12,6 +11,7 @@ from coopgroup.core.member.events import CommitRequested, Offset, SubscriptionCh
 from coopgroup.core.model import EMPTY
 from coopgroup.telemetry import RequestRefused
 from tests.support import consumer_members
+from tests.support.for_each import for_each
 from tests.support.members import (
     HELD,
     DrivenMember,
@@ -76,7 +76,7 @@ def test_every_request_has_rows_for_no_error_and_for_an_unknown_one() -> None:
         )
 
 
-@pytest.mark.parametrize("kind", NOT_COMMITS)
+@for_each("kind", NOT_COMMITS)
 def test_unknown_code_does_what_unknown_server_error_does(kind: RequestKind) -> None:
     """A new code must not leave a member stuck."""
     new, old = refused(kind, 32_000), refused(kind, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -85,7 +85,7 @@ def test_unknown_code_does_what_unknown_server_error_does(kind: RequestKind) -> 
     assert new.member.back_off.until_ms == old.member.back_off.until_ms
 
 
-@pytest.mark.parametrize(("kind", "code"), rows_of(Action.RETRY, *NOT_COMMITS))
+@for_each("kind, code", rows_of(Action.RETRY, *NOT_COMMITS))
 def test_retry_sends_the_same_again_after_a_back_off(kind: RequestKind, code: ErrorCode) -> None:
     driven = refused(kind, code)
     assert driven.member.owned == (EMPTY if kind is Kind.FIND_COORDINATOR else HELD)
@@ -94,7 +94,7 @@ def test_retry_sends_the_same_again_after_a_back_off(kind: RequestKind, code: Er
     assert kind in driven.member.outstanding
 
 
-@pytest.mark.parametrize(("kind", "code"), rows_of(Action.SEEK, *NOT_COMMITS))
+@for_each("kind, code", rows_of(Action.SEEK, *NOT_COMMITS))
 def test_seek_looks_the_coordinator_up_and_keeps_all(kind: RequestKind, code: ErrorCode) -> None:
     driven = refused(kind, code)
     assert driven.member.coordinator is None
@@ -106,7 +106,7 @@ def test_seek_looks_the_coordinator_up_and_keeps_all(kind: RequestKind, code: Er
     assert driven.member.owned == HELD
 
 
-@pytest.mark.parametrize(("kind", "code"), rows_of(Action.REJOIN))
+@for_each("kind, code", rows_of(Action.REJOIN))
 def test_rejoin_joins_at_once_with_every_claim(kind: RequestKind, code: ErrorCode) -> None:
     driven = refused(kind, code)
     assert driven.member.state is MemberState.JOINING
@@ -115,7 +115,7 @@ def test_rejoin_joins_at_once_with_every_claim(kind: RequestKind, code: ErrorCod
     assert driven.lost() == []
 
 
-@pytest.mark.parametrize(("kind", "code"), rows_of(Action.LOSE))
+@for_each("kind, code", rows_of(Action.LOSE))
 def test_lose_gives_up_all_and_keeps_the_id(kind: RequestKind, code: ErrorCode) -> None:
     """The generation is over. The application loses all before any other request is sent."""
     driven = refused(kind, code)
@@ -125,7 +125,7 @@ def test_lose_gives_up_all_and_keeps_the_id(kind: RequestKind, code: ErrorCode) 
     assert (driven.member.owned, driven.sent()) == (EMPTY, [])
 
 
-@pytest.mark.parametrize(("kind", "code"), rows_of(Action.LOSE_ID))
+@for_each("kind, code", rows_of(Action.LOSE_ID))
 def test_lose_id_gives_up_all_and_the_id(kind: RequestKind, code: ErrorCode) -> None:
     driven = refused(kind, code)
     assert driven.lost() == [HELD]
@@ -136,7 +136,7 @@ def test_lose_id_gives_up_all_and_the_id(kind: RequestKind, code: ErrorCode) -> 
     assert driven.sent() == (["ConsumerBeatRequest"] if is_known else [])
 
 
-@pytest.mark.parametrize(("kind", "code"), rows_of(Action.FAIL))
+@for_each("kind, code", rows_of(Action.FAIL))
 def test_fail_gives_the_error_to_the_application(kind: RequestKind, code: ErrorCode) -> None:
     driven = refused(kind, code)
     assert driven.member.state is MemberState.FAILED
@@ -147,7 +147,7 @@ def test_fail_gives_the_error_to_the_application(kind: RequestKind, code: ErrorC
     assert driven.wait(100_000).effects == ()
 
 
-@pytest.mark.parametrize(("kind", "code"), rows_of(Action.PROCEED, Kind.LEAVE_GROUP))
+@for_each("kind, code", rows_of(Action.PROCEED, Kind.LEAVE_GROUP))
 def test_leave_whatever_it_is_answered_ends(kind: RequestKind, code: ErrorCode) -> None:
     driven = refused(kind, code)
     assert driven.member.state is MemberState.UNSUBSCRIBED
@@ -165,14 +165,14 @@ def test_take_id_joins_again_at_once_with_the_id() -> None:
     assert (driven.member.back_off.attempts, driven.member.state) == (0, MemberState.JOINING)
 
 
-@pytest.mark.parametrize(("kind", "code"), rows_of(Action.AFTER_SYNC))
+@for_each("kind, code", rows_of(Action.AFTER_SYNC))
 def test_after_sync_keeps_the_commit(kind: RequestKind, code: ErrorCode) -> None:
     driven = refused(kind, code)
     assert driven.found(FinishCommit) == []
     assert driven.wait(100).sent() == ["OffsetCommitRequest"]
 
 
-@pytest.mark.parametrize(("kind", "code"), rows_of(Action.REFUSE))
+@for_each("kind, code", rows_of(Action.REFUSE))
 def test_refuse_gives_the_code_to_the_caller_only(kind: RequestKind, code: ErrorCode) -> None:
     driven = refused(kind, code)
     finished = [FinishCommit(commit_id=7, codes=(("T", 0, code),))]
@@ -180,8 +180,8 @@ def test_refuse_gives_the_code_to_the_caller_only(kind: RequestKind, code: Error
     assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
 
 
-@pytest.mark.parametrize(
-    ("kind", "code"),
+@for_each(
+    "kind, code",
     [*rows_of(Action.RETRY, Kind.OFFSET_COMMIT), *rows_of(Action.SEEK, Kind.OFFSET_COMMIT)],
 )
 def test_commit_when_it_can_be_retried_is_sent_again(kind: RequestKind, code: ErrorCode) -> None:

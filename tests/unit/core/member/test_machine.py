@@ -31,6 +31,7 @@ from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import HeartbeatAnswer, LeaveGroupRequest
 from coopgroup.core.model.replacing import replaced
 from coopgroup.protocol import UserData
+from tests.support.for_each import for_each
 from tests.support.members import (
     CONFIG,
     EVERY_STATE,
@@ -219,7 +220,7 @@ def test_stalled_application_when_it_holds_nothing_still_has_to_come_back() -> N
     assert driven.give(LossHandled()).sent() == ["JoinGroupRequest"]
 
 
-@pytest.mark.parametrize("state", [s for s in MemberState if s is not MemberState.LEAVING])
+@for_each("state", [s for s in MemberState if s is not MemberState.LEAVING])
 def test_stalled_application_and_close_end_in_peace(state: MemberState) -> None:
     driven = EVERY_STATE[state]().give(ApplicationStalled()).give(LeaveRequested(reason="closed"))
     if driven.member.state is MemberState.LEAVING:
@@ -228,7 +229,7 @@ def test_stalled_application_and_close_end_in_peace(state: MemberState) -> None:
     assert next_deadline_ms(driven.member) is None
 
 
-@pytest.mark.parametrize("state", [*WITH_RESOURCES, MemberState.LOSING])
+@for_each("state", [*WITH_RESOURCES, MemberState.LOSING])
 def test_leave_tells_the_coordinator_once(state: MemberState) -> None:
     driven = {**WITH_RESOURCES, MemberState.LOSING: stable_lease_lost}[state]()
     driven.give(LeaveRequested(reason="closed"))
@@ -244,7 +245,7 @@ def stable_lease_lost() -> DrivenMember:
     return stable().wait(CONFIG.session_timeout_ms)
 
 
-@pytest.mark.parametrize("state", list(WITH_NOTHING))
+@for_each("state", list(WITH_NOTHING))
 def test_leave_of_a_static_member_is_silent(state: MemberState) -> None:
     """KIP-345: it keeps its place for its next life."""
     driven = static(WITH_NOTHING[state]()).give(LeaveRequested(reason="closed"))
@@ -281,7 +282,7 @@ def test_eager_member_stops_all_before_it_joins(event: Event) -> None:
 # --- time --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", list(MemberState))
+@for_each("state", list(MemberState))
 def test_member_when_woken_at_its_deadlines_is_never_woken_for_nothing(state: MemberState) -> None:
     """Each wake-up sends a request, loses resources or moves the deadline: no busy loop."""
     driven = EVERY_STATE[state]()

@@ -23,6 +23,7 @@ from coopgroup.simulator.coordinator import refusal
 from coopgroup.telemetry import RequestRetried
 from tests.support import consumer_members
 from tests.support.consumer_members import beaten, by_id
+from tests.support.for_each import for_each
 from tests.support.members import HELD, NODE, DrivenMember, found, joined, stable, synced
 
 Kind = RequestKind
@@ -99,7 +100,7 @@ def played(kind: RequestKind, code: int) -> Played:
     return Played(kind, code).begin()
 
 
-@pytest.mark.parametrize(("kind", "code"), ROWS)
+@for_each("kind, code", ROWS)
 def test_retried_error_is_told_once_after_a_time_and_once_when_it_ends(
     kind: RequestKind, code: ErrorCode
 ) -> None:
@@ -122,7 +123,7 @@ def test_retried_error_is_told_once_after_a_time_and_once_when_it_ends(
     assert len(group.told) == 2
 
 
-@pytest.mark.parametrize(("kind", "code"), ROWS)
+@for_each("kind, code", ROWS)
 def test_retried_error_that_ends_soon_is_not_told(kind: RequestKind, code: ErrorCode) -> None:
     group = played(kind, code).run(TELL_AFTER_MS - 1_000)
     group.code = None

@@ -16,6 +16,7 @@ from coopgroup.core.member.events import (
 from coopgroup.core.member.transitions import AT_WORK
 from coopgroup.core.member.turn import Turn
 from coopgroup.errors import LocalProtocolError
+from tests.support.for_each import for_each
 from tests.support.members import (
     EVERY_STATE,
     HELD,
@@ -140,8 +141,9 @@ def moved_by(way: Way, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Row, Membe
         move(turn, trigger, cause)
         moves.append(((before, trigger), turn.member.state))
 
-    monkeypatch.setattr(Turn, "move", recorded)
-    way()
+    with monkeypatch.context() as patch:
+        patch.setattr(Turn, "move", recorded)
+        way()
     return moves
 
 
@@ -150,7 +152,7 @@ def test_every_state_has_a_row_of_its_own() -> None:
     assert all(TRANSITIONS[state] for state in MemberState)
 
 
-@pytest.mark.parametrize(("state", "trigger"), ROWS)
+@for_each("state, trigger", ROWS)
 def test_row_is_reached_by_events(
     state: MemberState, trigger: Trigger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,7 +160,7 @@ def test_row_is_reached_by_events(
     assert ((state, trigger), TRANSITIONS[state][trigger]) in moves
 
 
-@pytest.mark.parametrize(("state", "trigger"), HOLES)
+@for_each("state, trigger", HOLES)
 def test_hole_is_refused_and_changes_nothing(state: MemberState, trigger: Trigger) -> None:
     member = EVERY_STATE[state]().member
     turn = Turn(member=member, now_ms=10_000)
@@ -174,7 +176,7 @@ ILLEGAL: list[tuple[MemberState, Event]] = [
 ]
 
 
-@pytest.mark.parametrize(("state", "event"), ILLEGAL)
+@for_each("state, event", ILLEGAL)
 def test_illegal_event_is_refused_and_changes_nothing(state: MemberState, event: Event) -> None:
     driven = EVERY_STATE[state]()
     before = driven.member
@@ -184,7 +186,7 @@ def test_illegal_event_is_refused_and_changes_nothing(state: MemberState, event:
     assert driven.member.state is state
 
 
-@pytest.mark.parametrize("state", [one for one in MemberState if one is not MemberState.REVOKING])
+@for_each("state", [one for one in MemberState if one is not MemberState.REVOKING])
 def test_stop_may_be_reported_in_every_state(state: MemberState) -> None:
     """Regression, named 3700000484: the application had closed before the report arrived."""
     driven = EVERY_STATE[state]()

@@ -22,6 +22,7 @@ from coopgroup.core.member.parts import Warmups
 from coopgroup.core.member.requests import next_deadline_ms
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.telemetry import WarmupsChanged
+from tests.support.for_each import for_each
 from tests.support.members import CONFIG, EVERY_STATE, HELD, KEEPING, DrivenMember, stable, synced
 
 GRACE_MS = CONFIG.revocation_grace_ms
@@ -245,7 +246,7 @@ def test_leaving_member_ends_its_warmups_without_a_notice() -> None:
     assert driven.member.next_join.warmups is None
 
 
-@pytest.mark.parametrize("build", EVERY_STATE.values(), ids=[one.value for one in EVERY_STATE])
+@for_each("build", EVERY_STATE.values(), ids=[one.value for one in EVERY_STATE])
 def test_reports_are_legal_in_every_state(build: Callable[[], DrivenMember]) -> None:
     driven = build()
     driven.give(WarmSetDeclared(warm=some(3)))

@@ -14,6 +14,7 @@ from coopgroup.policies import (
     policy_names,
     register_policy,
 )
+from tests.support.for_each import for_each
 
 DELAYS = ("scheduled_rebalance_timeout_ms", "initial_delay_ms")
 RATIO = "a number from 1 to 1000000"
@@ -54,7 +55,7 @@ WRONG_WARMUPS: list[tuple[object, str]] = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("policy", "options", "wrong", "expected"), WRONG)
+@for_each("policy, options, wrong, expected", WRONG)
 def test_option_when_wrong_is_named_in_one_line(
     policy: str, options: dict[str, Any], wrong: str, expected: str
 ) -> None:

@@ -12,6 +12,7 @@ from coopgroup.core.model.replacing import replaced
 from coopgroup.core.model.resource_set import Int32Array
 from coopgroup.core.policies.balance import lag_loads, lag_moves
 from coopgroup.policies import BalanceRule
+from tests.support.for_each import for_each
 from tests.support.groups import Indices, by_member, claim, group_of, holder_of, lags_of
 
 RULE = BalanceRule(
@@ -120,7 +121,7 @@ def spread(some: GroupSnapshot, moves: Int32Array, lags: Mapping[str, Sequence[i
     return float(lag_loads(some, holder, lags_of(some, lags)).max())
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_moves_of_any_group_keep_the_counts_and_make_the_heaviest_lighter(seed: int) -> None:
     dice = np.random.default_rng(seed)
     members, each = 2 + seed % 7, 2 + seed % 5

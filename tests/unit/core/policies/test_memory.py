@@ -20,6 +20,7 @@ from coopgroup.policies import (
     state_to_json,
 )
 from tests.support.cases import cases
+from tests.support.for_each import for_each
 
 NAMES = ResourceSet({"T": [0, 1, 2, 5, 6], "U": [-1]})
 STATE = PolicyState(
@@ -201,7 +202,7 @@ def changed(change: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-@pytest.mark.parametrize(("change", "message"), cases(REFUSED))
+@for_each("change, message", cases(REFUSED))
 def test_state_when_tampered_with_is_refused(change: str, message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         state_from_json(changed(json.loads(change)))
@@ -231,7 +232,7 @@ FIELDS = [
 ]
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@for_each("field", FIELDS)
 def test_state_without_a_field_is_refused(field: str) -> None:
     row = json.loads(json.dumps(ROW))
     *table, last = field.split(".")

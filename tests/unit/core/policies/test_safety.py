@@ -10,6 +10,7 @@ from coopgroup.core.model import GroupSnapshot, RoundPlan
 from coopgroup.core.model.resource_set import BoolArray, Int32Array
 from coopgroup.errors import AssignorError
 from coopgroup.policies import check_target, violations
+from tests.support.for_each import for_each
 from tests.support.groups import claim, group_of, holder_of, unreadable
 
 # A and B own two each, of generation 2. C is new. U has no subscriber.
@@ -124,10 +125,8 @@ CASES: list[tuple[str, GroupSnapshot, str, dict[str, Any], list[str]]] = [
 # fmt: on
 
 
-@pytest.mark.parametrize(
-    ("group", "held", "changes", "broken"),
-    [case[1:] for case in CASES],
-    ids=[case[0] for case in CASES],
+@for_each(
+    "group, held, changes, broken", [case[1:] for case in CASES], ids=[case[0] for case in CASES]
 )
 def test_plan_breaks_the_rules_that_are_named(
     group: GroupSnapshot, held: str, changes: dict[str, Any], broken: list[str]

@@ -25,6 +25,7 @@ from coopgroup.core.policies.tables import (
     ResourceAction,
 )
 from coopgroup.groups.state import STEPS, Step
+from tests.support.for_each import for_each
 
 TABLES: dict[str, DecisionTable[Any]] = {
     "causes": CAUSES,
@@ -105,7 +106,7 @@ RULES: dict[str, list[tuple[Enum, dict[str, bool]]]] = {
         (Step.KEEP, RUNS | {"wanted": True, "changed": False}),
     ],
 }
-each_table = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+each_table = for_each("table", TABLES.values(), ids=TABLES)
 
 
 def actions_of(table: DecisionTable[Any]) -> list[Enum]:
@@ -157,7 +158,7 @@ def breaks(table: DecisionTable[Any], rules: Iterable[tuple[Enum, dict[str, bool
     )
 
 
-@pytest.mark.parametrize("name", TABLES)
+@for_each("name", TABLES)
 def test_rules_hold_and_find_each_pair_of_swapped_rows(name: str) -> None:
     """Rows with one action may change places, because both lead to it."""
     table, rules = TABLES[name], RULES[name]

@@ -1,5 +1,6 @@
 """Moves to cold members are held back, whatever the policy does with the target."""
 
+from itertools import product
 from typing import ClassVar
 
 import attrs
@@ -28,6 +29,7 @@ from coopgroup.policies import (
     StagedRound,
     Warmup,
 )
+from tests.support.for_each import for_each
 from tests.support.memory import planned_in, resources_in
 
 FOUR = ResourceSet({"T": range(4)})
@@ -109,9 +111,7 @@ def decided(
     return decision
 
 
-@pytest.mark.parametrize("ignores", [False, True])
-@pytest.mark.parametrize("promises", [False, True])
-@pytest.mark.parametrize("count", [0, 1])
+@for_each("ignores, promises, count", product([False, True], [False, True], [0, 1]))
 def test_policy_of_a_user_makes_no_cold_move(count: int, *, promises: bool, ignores: bool) -> None:
     policy = Obstinate(count=count, promises=promises, ignores=ignores)
     plan = decided(policy, claim("a", 0, 1, 2, 3), claim("b")).plan

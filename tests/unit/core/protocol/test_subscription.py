@@ -1,5 +1,6 @@
 """Subscription: all versions, the tolerance that peers need, and omitted fields."""
 
+from itertools import product
 from typing import Any
 
 import attrs
@@ -22,6 +23,7 @@ from coopgroup.protocol import (
     decode_subscription,
     encode_subscription,
 )
+from tests.support.for_each import for_each
 from tests.unit.core.protocol.contract import CodecContract
 from tests.unit.core.protocol.reference import reference_encode
 
@@ -143,8 +145,9 @@ def test_read_when_the_same_was_read_lately_gives_the_same_values() -> None:
     assert wire == wire_later == packed_resources(FULL.owned, "owned", index_min=0)
 
 
-@pytest.mark.parametrize("rack", ["", "a", "a\x00\x01b", "\x00\x00", "z" * 100, "\u00e4"])
-@pytest.mark.parametrize("version", [1, 2, 3])
+@for_each(
+    "rack, version", product(["", "a", "a\x00\x01b", "\x00\x00", "z" * 100, "\u00e4"], [1, 2, 3])
+)
 def test_read_when_racks_mislead_the_guess_reads_what_is_there(rack: str, version: int) -> None:
     """The end of the owned part is only guessed. A wrong guess must not change the value."""
     subscription = attrs.evolve(FULL, rack=rack)

@@ -50,6 +50,7 @@ from coopgroup.protocol import (
 )
 from coopgroup.telemetry import PolicyOrAssignorDiffers, RoundDecided, RoundRefused
 from tests.support.driven_session import THREE, TOPICS, DrivenSession
+from tests.support.for_each import for_each
 from tests.support.members import EVERY_STATE, KEEPING, joined, joining, rejoining, stable
 
 NOW_MS = 10_000
@@ -195,7 +196,7 @@ def test_round_when_the_metadata_is_unknown_moves_nothing() -> None:
 # --- failures ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", EVERY_STATE)
+@for_each("state", EVERY_STATE)
 def test_fail_from_every_state_ends_the_membership(state: MemberState) -> None:
     driven = DrivenSession.of(EVERY_STATE[state]())
     before = driven.member

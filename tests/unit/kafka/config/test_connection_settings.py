@@ -8,6 +8,7 @@ from kafka.net.connection import KafkaConnection
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_connection_settings
+from tests.support.for_each import for_each
 from tests.support.programs import output_of
 
 SERVER = {"bootstrap.servers": "localhost:9092"}
@@ -96,8 +97,8 @@ def test_version_is_fixed_or_negotiated(
     assert read_connection_settings(SERVER | changes).api_version == expected
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "expected"),
+@for_each(
+    "key, value, expected",
     [
         ("bootstrap.servers", "", HOST_PORT),
         *(("bootstrap.servers", server, HOST_PORT) for server in NO_SERVERS),

@@ -19,6 +19,7 @@ from coopgroup.kafka.config.oidc import (
     TokenError,
     read_client_credentials,
 )
+from tests.support.for_each import for_each
 from tests.support.oidc_provider import CLIENT_SECRET, OidcProvider, Seen, oidc_provider
 
 WAIT_S = 60.0
@@ -161,8 +162,8 @@ URL = "sasl.oauthbearer.token.endpoint.url"
 OTHER_ID = "sasl.oauthbearer.client.credentials.client.id"
 
 
-@pytest.mark.parametrize(
-    ("changes", "key"),
+@for_each(
+    "changes, key",
     [
         ({"sasl.oauthbearer.client.id": ""}, "sasl.oauthbearer.client.id"),
         ({"sasl.oauthbearer.client.secret": None}, "sasl.oauthbearer.client.secret"),

@@ -21,6 +21,7 @@ from coopgroup.kafka.config.settings import (
 )
 from coopgroup.kafka.consumer import choose_plugins
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE
+from tests.support.for_each import for_each
 
 GIVEN = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "g"}
 
@@ -139,8 +140,8 @@ def test_settings_when_values_are_given_are_those_of_the_member_and_of_librdkafk
     assert settings.metadata_refresh_ms == -1
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "expected"),
+@for_each(
+    "key, value, expected",
     [
         ("group.id", "", "the name of the group"),
         ("session.timeout.ms", "soon", "a whole number from 1 to 3600000"),
@@ -335,7 +336,7 @@ def test_settings_of_a_member_of_kip_848_have_the_assignor_of_the_broker() -> No
     assert read().member.protocol is GroupProtocol.CLASSIC
 
 
-@pytest.mark.parametrize("key", [key for key in KEYS.values() if key.only_with == "classic"])
+@for_each("key", [key for key in KEYS.values() if key.only_with == "classic"])
 def test_settings_that_only_a_leader_or_a_classic_member_has_are_refused_beside_kip_848(
     key: Key,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from coopgroup.kafka.config.settings import (
     refusal_of_librdkafka,
 )
 from coopgroup.kafka.config.shown_values import HIDDEN, refused, safe_reason, shown
+from tests.support.for_each import for_each
 
 SECRET = "hunter2-canary"  # noqa: S105 -- of nobody
 SHARED = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
@@ -83,8 +85,9 @@ def said(configuration: Mapping[str, Any]) -> list[str]:
     return texts
 
 
-@pytest.mark.parametrize("value", [SECRET, f"{SECRET}\0", PEM, SECRET.encode(), [SECRET]])
-@pytest.mark.parametrize("key", SECRET_KEYS)
+@for_each(
+    "value, key", product([SECRET, f"{SECRET}\0", PEM, SECRET.encode(), [SECRET]], SECRET_KEYS)
+)
 def test_errors_show_no_value_of_a_key_that_may_be_secret(key: str, value: object) -> None:
     beside: list[dict[str, object]] = [
         {},
@@ -98,7 +101,7 @@ def test_errors_show_no_value_of_a_key_that_may_be_secret(key: str, value: objec
         assert SECRET not in "".join(said({key: value, **other}))
 
 
-@pytest.mark.parametrize("key", sorted(CONNECTION_KEYS))
+@for_each("key", sorted(CONNECTION_KEYS))
 def test_errors_show_no_private_key_whatever_it_was_given_as(key: str) -> None:
     beside = {"security.protocol": "SSL", "ssl.certificate.location": "/none"}
     assert SECRET not in "".join(said({**beside, key: PEM}))

@@ -13,6 +13,7 @@ import structlog
 from structlog.typing import EventDict
 
 from coopgroup.core.model import ResourceSet
+from coopgroup.kafka.membership import telemetry_file
 from coopgroup.kafka.membership.telemetry_file import TelemetryFile
 from coopgroup.kafka.membership.telemetry_sink import TelemetrySink
 from coopgroup.telemetry import (
@@ -92,11 +93,16 @@ def test_write_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
         return is_awake
 
     monkeypatch.setattr(TelemetryFile, "_wake", wake_and_close)
+    # The worker needs the lock before it can end, so the handler waits for all of this time.
+    monkeypatch.setattr(telemetry_file, "_CLOSE_S", 0.01)
+    others = set(threading.enumerate())
     sink = TelemetrySink("g", str(path))
     writer = threading.Thread(target=write, args=(sink, STARTED), daemon=True)
     writer.start()
     writer.join(WAIT_S)
-    assert not writer.is_alive()
+    for thread in set(threading.enumerate()) - others:  # it writes the record
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
     assert len(path.read_text().splitlines()) == 1
 
 

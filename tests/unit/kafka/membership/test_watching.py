@@ -19,6 +19,7 @@ from coopgroup.kafka.membership.leading import RoundLeader
 from coopgroup.kafka.membership.watching import TopicWatcher, TopicWish
 from coopgroup.worker import Job, Worker
 from tests.support.by_hand import Hand
+from tests.support.for_each import for_each
 
 
 @define
@@ -207,7 +208,7 @@ def posix_matches(pattern: str, topic: str) -> bool:
     return bool(found)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "pattern",
     [
         "^orders",

@@ -13,6 +13,7 @@ from kafka.protocol.metadata import find_coordinator as wire_coordinator
 from coopgroup.core.model import group_api as api
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer, FetchOffsetsRequest
 from coopgroup.kafka.rpc.requests import build_message, read_answer
+from tests.support.for_each import for_each
 
 
 def protocol(name: str, byte: int) -> dict[str, Any]:
@@ -172,7 +173,7 @@ ASKED_TOPICS = [
 ]
 
 
-@pytest.mark.parametrize("version", range(1, 10))
+@for_each("version", range(1, 10))
 def test_offset_fetch_asks_for_one_group_in_every_version(version: int) -> None:
     fields = over_the_wire(OFFSETS, version)
     assert fields.pop("require_stable", None) is (True if version >= 7 else None)
@@ -198,7 +199,7 @@ def test_requests_about_offsets_speak_versions_with_names(
     assert BrokerVersionData(api_versions={message.API_KEY: known}).api_version(message) == expected
 
 
-@pytest.mark.parametrize("version", range(1, 10))
+@for_each("version", range(1, 10))
 def test_offset_fetch_answer_is_read_in_every_version(version: int) -> None:
     """Offsets, epochs (v5), metadata and errors by partition; the group's error from v2 on."""
     response: Any = wire.OffsetFetchResponse

@@ -20,6 +20,7 @@ from coopgroup.pipeline.sweep.grid import (
 )
 from coopgroup.simulator.scenario import Choice, RollingRestart, Scale, Scenario
 from coopgroup.simulator.scenario.file import parse_scenario
+from tests.support.for_each import for_each
 from tests.support.small_scenario import SMALL
 
 FULL = """\
@@ -137,8 +138,8 @@ SMALL_ONE = 'scenarios = "small.toml"\n'
 STRICT = "less than session_timeout_ms (2000)"
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "expected"),
+@for_each(
+    "text, place, expected",
     [
         ("seeds = 1", "scenarios", "required"),
         ('scenarios = "gone.toml"', "scenarios", "the path of a scenario file"),

@@ -28,6 +28,7 @@ from coopgroup.pipeline.topic.codec import (
     decode_key,
     decode_offset_value,
 )
+from tests.support.for_each import for_each
 from tests.support.internal_topic import (
     encode_consumer_value,
     encode_group_value,
@@ -83,7 +84,7 @@ def test_keys_are_as_kafka_writes_them(version: int, says: dict[str, Any], conte
     assert encode_key(key, version=version) == content
 
 
-@pytest.mark.parametrize(("version", "says", "content"), vectors("offset_value"))
+@for_each("version, says, content", vectors("offset_value"))
 def test_commits_are_as_kafka_writes_them(
     version: int, says: dict[str, Any], content: bytes
 ) -> None:
@@ -100,7 +101,7 @@ def test_commits_are_as_kafka_writes_them(
     assert encode_offset_value(expected) == content
 
 
-@pytest.mark.parametrize(("version", "says", "content"), vectors("group_value"))
+@for_each("version, says, content", vectors("group_value"))
 def test_groups_are_as_kafka_writes_them(
     version: int, says: dict[str, Any], content: bytes
 ) -> None:
@@ -131,7 +132,7 @@ def test_groups_are_as_kafka_writes_them(
     assert encode_group_value(expected) == content
 
 
-@pytest.mark.parametrize(("version", "says", "content"), vectors("consumer_key"))
+@for_each("version, says, content", vectors("consumer_key"))
 def test_keys_of_kip_848_are_as_kafka_writes_them(
     version: int, says: dict[str, Any], content: bytes
 ) -> None:
@@ -216,7 +217,7 @@ WRITTEN: list[tuple[bytes, Callable[[bytes], object]]] = [
 ]
 
 
-@pytest.mark.parametrize(("raw", "decode"), WRITTEN)
+@for_each("raw, decode", WRITTEN)
 def test_every_truncation_is_refused(raw: bytes, decode: Callable[[bytes], object]) -> None:
     for cut in range(len(raw)):
         with pytest.raises(DecodeError):

@@ -20,6 +20,7 @@ from coopgroup.telemetry import (
     StateChanged,
     StopReason,
 )
+from tests.support.for_each import for_each
 from tests.unit.simulator.checkers.rows import T0, envelope
 
 START = ProcessStarted(topics=("T",))
@@ -131,7 +132,7 @@ def test_single_owner_when_two_hold_one_resource_is_broken(
     assert violation.message in {"T-0 is with a and b", "T-0 is with b and a"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "records",
     [
         (GAIN, BEGIN, TOLD, STOP, GAIN, BEGIN),
@@ -157,8 +158,8 @@ def test_pairs_when_each_comes_in_its_turn_are_kept(records: tuple[Record, ...])
     assert list(check_pairs(telemetry(*rows), stop_max_ms=10)) == []
 
 
-@pytest.mark.parametrize(
-    ("records", "words"),
+@for_each(
+    "records, words",
     [
         ((GAIN, GAIN), "is given what it holds"),
         ((GAIN, BEGIN, LOSS, GAIN), "is given what it holds"),

@@ -36,6 +36,7 @@ from coopgroup.simulator.scenario import (
 )
 from coopgroup.simulator.scenario.file import parse_scenario, read_scenario
 from tests.support.cases import cases
+from tests.support.for_each import for_each
 
 SMALL = """\
 duration_ms = 60000
@@ -349,7 +350,7 @@ count = 3 -> count = 3; start_every_ms = 30000
 """
 
 
-@pytest.mark.parametrize(("edit", "message"), cases(WRONG_VALUES))
+@for_each("edit, message", cases(WRONG_VALUES))
 def test_what_is_wrong_is_named_with_file_path_and_value(edit: str, message: str) -> None:
     old, _, new = edit.partition(" ->")
     assert old in SMALL
@@ -396,7 +397,7 @@ WRONG_TABLES = """\
 """
 
 
-@pytest.mark.parametrize(("table", "message"), cases(WRONG_TABLES))
+@for_each("table, message", cases(WRONG_TABLES))
 def test_invalid_tables_are_named(table: str, message: str) -> None:
     assert refusal(f"{SMALL}\n{table}\n").startswith(f"a.toml: {message}")
 
@@ -436,7 +437,7 @@ kind = 'delete_topic'; at_ms = 1; topic = 'orders';
 """
 
 
-@pytest.mark.parametrize(("lines", "message"), cases(WRONG_EVENTS))
+@for_each("lines, message", cases(WRONG_EVENTS))
 def test_invalid_events_are_named(lines: str, message: str) -> None:
     assert refusal(event(lines)).startswith(f"a.toml: {message}")
 

@@ -1,6 +1,5 @@
 """Begin and end times of the parts of a scenario."""
 
-import pytest
 from attrs import evolve
 
 from coopgroup.simulator.scenario import (
@@ -30,6 +29,7 @@ from coopgroup.simulator.scenario.times import (
     lifetimes,
     processes_of,
 )
+from tests.support.for_each import for_each
 
 LATER = Topic(name="later", partitions=1, rate_per_s=(0.0,))
 SCENARIO = Scenario(
@@ -44,8 +44,8 @@ SCENARIO = Scenario(
 SCALED = evolve(SCENARIO, events=(Scale(at_ms=500, members="w", to=2, every_ms=7),))
 
 
-@pytest.mark.parametrize(
-    ("event", "end_ms"),
+@for_each(
+    "event, end_ms",
     [
         (Crash(at_ms=1000, member="solo"), 1000),
         (Crash(at_ms=1000, member="solo", back_after_ms=20), 1020),

@@ -28,6 +28,7 @@ from tests.support.consumer_members import (
     revoking,
     stable,
 )
+from tests.support.for_each import for_each
 from tests.support.members import HELD
 
 Way = Callable[[], DrivenConsumer]
@@ -77,7 +78,7 @@ ROWS = [(state, trigger) for state, row in MOVES.items() for trigger in row]
 HOLES = [(state, trigger) for state in MOVES for trigger in Trigger if (state, trigger) not in ROWS]
 
 
-@pytest.mark.parametrize(("state", "trigger"), ROWS)
+@for_each("state, trigger", ROWS)
 def test_row_is_reached_by_events(
     state: MemberState, trigger: Trigger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,12 +90,13 @@ def test_row_is_reached_by_events(
         move(turn, trigger, cause)
         moves.append(((before, trigger), turn.member.state))
 
-    monkeypatch.setattr(Turn, "move", recorded)
-    WAYS[state, trigger]()
+    with monkeypatch.context() as patch:
+        patch.setattr(Turn, "move", recorded)
+        WAYS[state, trigger]()
     assert ((state, trigger), MOVES[state][trigger]) in moves
 
 
-@pytest.mark.parametrize(("state", "trigger"), HOLES)
+@for_each("state, trigger", HOLES)
 def test_hole_is_refused_and_changes_nothing(state: MemberState, trigger: Trigger) -> None:
     member = EVERY_STATE[state]().member
     turn = Turn(member=member, now_ms=10_000)
@@ -108,13 +110,13 @@ def test_table_has_the_seven_states_that_events_reach() -> None:
     assert len(MOVES) == 7
 
 
-@pytest.mark.parametrize("state", [one for one in MOVES if one is not _S.REVOKING])
+@for_each("state", [one for one in MOVES if one is not _S.REVOKING])
 def test_stop_may_be_reported_in_every_state(state: MemberState) -> None:
     before = EVERY_STATE[state]().member
     assert EVERY_STATE[state]().give(LATE).member == before
 
 
-@pytest.mark.parametrize("state", MOVES)
+@for_each("state", MOVES)
 def test_only_stable_and_revoking_members_own_something(state: MemberState) -> None:
     owned = {_S.STABLE: HELD, _S.REVOKING: HELD}
     assert EVERY_STATE[state]().member.owned == owned.get(state, EMPTY)
