@@ -117,7 +117,7 @@ IMPOSSIBLE: Final[_Impossible] = (
         "a process subscribes when it starts, and ends when it has left the group",
     ),
     (
-        frozenset({_S.RETURNING, _S.LOSING, _S.FAILED}),
+        frozenset({_S.RETURNING, _S.FAILED}),
         ("CommitRequested",),
         "an application that has nothing commits nothing",
     ),
@@ -206,21 +206,14 @@ _IMPOSSIBLE_OF: Final[Mapping[GroupProtocol, _Impossible]] = {
 }
 
 IMPOSSIBLE_MOVES: Final[Mapping[str, str]] = {
-    ": stable, give up all": "no member of ours is eager in a history",
     ": unsubscribed, leave": "a process that has left the group ends at once",
-    ": returning, stopped": "no stop is reported after a loss was answered",
-    ": stable, stopped": "no stop is reported after a loss was answered",
     ": failed, leave": "a process that failed is killed",
-    ": failed, stopped": "a process that failed is killed",
     ": failed, loss handled": "an application answers only a member that waits",
     " of KIP-848: unsubscribed, leave": "a process that has left the group ends at once",
-    " of KIP-848: joining, stopped": "no stop is reported after a loss was answered",
-    " of KIP-848: stable, stopped": "no stop is reported after a loss was answered",
     " of KIP-848: revoking, assigned with revocation": (
         "the broker tells a member nothing new until it has given up what it was told to stop"
     ),
     " of KIP-848: failed, leave": "a process that failed is killed",
-    " of KIP-848: failed, stopped": "a process that failed is killed",
     " of KIP-848: failed, loss handled": "an application answers only a member that waits",
 }
 """Moves that do not occur in histories, and why."""
