@@ -210,7 +210,8 @@ class NamedApplication(TrueApplication):
         granted: catalogue version of each grant.
         told: what a leader has read that the process declines, and must not grant. The broker
             answers a second join of a known instance in one generation with the stored assignment.
-            So what the process owned at the first join is granted now.
+            So what the process owned at the first join is granted now. A new coordinator begins
+            the generation again, and then the second join counts.
         generation: generation of its last join.
         memory: by declined resource, until when.
     """
@@ -297,11 +298,11 @@ class NamedApplication(TrueApplication):
 
     def joined(self, generation: int) -> None:
         """Note the generation in the answer to the last join."""
+        declined, claimed = self._asked
         if generation == self.generation:
-            self.told -= self._claimed
+            self.told = (self.told - self._claimed) & declined
         else:
-            self.generation = generation
-            self.told, self._claimed = self._asked
+            self.generation, self.told, self._claimed = generation, declined, claimed
 
     def lose(self) -> None:
         # Other members may own them from now on, even while callbacks still end the work here.
