@@ -86,7 +86,7 @@ def test_first_table_is_that_of_its_page() -> None:
     assert _tables(README, "default-timeouts") == measured
     (((_, *kinds), *rows),) = measured
     assert kinds == [heading for heading in headline.HEADINGS.values() if heading in kinds]
-    assert set(headline.HEADINGS.values()) - set(kinds) <= {"Java, KIP-848", "franz-go, KIP-848"}
+    assert set(headline.HEADINGS.values()) - set(kinds) <= {"franz-go, KIP-848"}
     assert [row[0] for row in rows] == [SCENARIOS[one].title for one in headline.SHOWN_SCENARIOS]
     assert [row for row in rows if not _has_figures(row)] == []
 
