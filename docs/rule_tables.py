@@ -18,7 +18,6 @@ ROUND: Final[dict[str, DecisionTable[Any]]] = {
 WORK: Final[dict[str, DecisionTable[Any]]] = {
     "The next callback of a resource: `STEPS`": state.STEPS,
 }
-PAGES: Final = {"rules": ROUND, "groups": WORK}
 
 
 def section(title: str, table: DecisionTable[Any]) -> str:

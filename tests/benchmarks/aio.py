@@ -23,8 +23,9 @@ from typing import Any, Final
 from confluent_kafka.aio import AIOConsumer
 
 from coopgroup.aio import AsyncCooperativeConsumer
+from docs.sections import DOCS
 from tests.benchmarks.reading import FETCH, TOPIC, Read, Stopwatch, race
-from tests.benchmarks.results import DOCS, show_table
+from tests.benchmarks.results import show_table
 from tests.benchmarks.throughput import BATCH, read_synchronously
 
 RECORDS: Final = 1_500_000

@@ -24,7 +24,8 @@ import numpy as np
 from coopgroup.assignors import create_assignor
 from coopgroup.core.model import EMPTY, NOBODY, GroupSnapshot, MemberClaim, resolve_claims
 from coopgroup.core.model.resource_set import ResourceSet
-from tests.benchmarks.results import DOCS, show_table
+from docs.sections import DOCS
+from tests.benchmarks.results import show_table
 
 PARTITIONS: Final = 1_000_000
 MEMBERS: Final = 10_000

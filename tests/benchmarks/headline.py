@@ -26,8 +26,8 @@ from attrs import asdict, frozen
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.testing import KafkaCluster
-from docs.sections import write_section
-from tests.benchmarks.results import DOCS, ROOT, merge_results
+from docs.sections import DOCS, write_section
+from tests.benchmarks.results import ROOT, merge_results
 from tests.lab.controller import Trial
 from tests.lab.programs import missing_tool
 from tests.lab.scenarios import SCENARIOS, Outcome, play_scenarios

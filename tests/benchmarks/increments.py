@@ -21,8 +21,9 @@ from coopgroup.pipeline.lag import write_lag
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.spark.session import build_session, connector_jars
 from coopgroup.pipeline.tables import Tables
+from docs.sections import DOCS
 from tests.benchmarks.cpu_clock import CpuClock, peaks_mb
-from tests.benchmarks.results import DOCS, show_table
+from tests.benchmarks.results import show_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -53,7 +53,8 @@ from coopgroup.core.policies.policy import RoundContext
 from coopgroup.core.protocol import resource_array, subscription
 from coopgroup.core.protocol.recent import RecentlyRead
 from coopgroup.protocol import Subscription, decode_assignment, encode_subscription
-from tests.benchmarks.results import DOCS, show_table
+from docs.sections import DOCS
+from tests.benchmarks.results import show_table
 
 TOPICS: Final = 1_000
 PARTITIONS: Final = 1_000

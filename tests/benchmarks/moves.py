@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from coopgroup.telemetry import AssignmentReceived, Envelope, StateChanged
 from coopgroup.testing import KafkaCluster
-from tests.benchmarks.results import DOCS
+from docs.sections import DOCS
 from tests.lab.analysis import TrialLog
 from tests.lab.moves import Step, picture, steps_of
 from tests.lab.spec import BELL_TOPIC

@@ -32,8 +32,9 @@ from coopgroup.protocol import (
     encode_subscription,
 )
 from coopgroup.telemetry import Envelope, ResourcesStarted, to_json
+from docs.sections import DOCS
 from tests.benchmarks.cpu_clock import CpuClock, peaks_mb
-from tests.benchmarks.results import DOCS, show_table
+from tests.benchmarks.results import show_table
 from tests.support.internal_topic import encode_group_value, encode_key
 
 if TYPE_CHECKING:

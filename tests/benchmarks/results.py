@@ -12,7 +12,6 @@ from docs.sections import write_section
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RESULTS: Final = ROOT / "build" / "benchmarks.json"
-DOCS: Final = ROOT / "docs"
 
 
 def merge_results(found: Mapping[str, object], path: Path = RESULTS) -> None:

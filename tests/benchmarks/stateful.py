@@ -30,8 +30,8 @@ from confluent_kafka.admin import (
 )
 
 from coopgroup.testing import KafkaCluster
-from docs.sections import write_section
-from tests.benchmarks.results import DOCS, RESULTS, merge_results
+from docs.sections import DOCS, write_section
+from tests.benchmarks.results import RESULTS, merge_results
 from tests.benchmarks.stateful_members import (
     HEARTBEAT_INTERVAL_MS,
     SESSION_TIMEOUT_MS,

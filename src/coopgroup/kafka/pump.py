@@ -51,11 +51,6 @@ class Pump:
     # The decoded records that are leaving, with their bytes.
     _before: Sequence[tuple[Message, Any, Any]] = field(default=(), init=False)
 
-    @property
-    def decodes(self) -> bool:
-        """Return whether records are decoded when they leave."""
-        return self.decoder is not None and not self.decoder.is_paused
-
     def may_leave(self) -> bool:
         """Return whether records may leave now; for any thread."""
         # Check the lease first: the loss is queued before the lease is cleared.
@@ -83,7 +78,8 @@ class Pump:
             ConsumeError: the first record is an error event, or cannot be decoded. It has left.
             KafkaException: another thread takes records, and an error event is first.
         """
-        buffer, decodes = self.fetching.record_buffer, self.decodes
+        buffer = self.fetching.record_buffer
+        decodes = self.decoder is not None and not self.decoder.is_paused
         self._before = ()
         if not self.may_leave():
             return []
