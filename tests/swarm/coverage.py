@@ -97,7 +97,7 @@ IMPOSSIBLE: Final[_Impossible] = (
     (
         _ALL - {_S.LOSING},
         ("LossHandled",),
-        "an application answers each loss once, and the member waits for it",
+        "no application of a history answers a loss late, so its member still waits",
     ),
     (
         frozenset({_S.UNSUBSCRIBED}),
@@ -208,13 +208,11 @@ _IMPOSSIBLE_OF: Final[Mapping[GroupProtocol, _Impossible]] = {
 IMPOSSIBLE_MOVES: Final[Mapping[str, str]] = {
     ": unsubscribed, leave": "a process that has left the group ends at once",
     ": failed, leave": "a process that failed is killed",
-    ": failed, loss handled": "an application answers only a member that waits",
     " of KIP-848: unsubscribed, leave": "a process that has left the group ends at once",
     " of KIP-848: revoking, assigned with revocation": (
         "the broker tells a member nothing new until it has given up what it was told to stop"
     ),
     " of KIP-848: failed, leave": "a process that failed is killed",
-    " of KIP-848: failed, loss handled": "an application answers only a member that waits",
 }
 """Moves that do not occur in histories, and why."""
 

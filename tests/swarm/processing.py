@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
-from itertools import chain
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -130,9 +129,8 @@ class ProcessingApplication(PolledApplication):
     stop_ms: int = field(init=False)
     by_key: bool = field(init=False)
     ends_ms: float = math.inf  # since when `process` ends
-    # By the id of a commit in flight: offsets of `process`, and positions in the load.
+    # By the id of a commit in flight: offsets of `process`.
     _sent: dict[int, tuple[Offset, ...]] = field(factory=dict)
-    _asked: dict[int, tuple[Offset, ...]] = field(factory=dict)
     _revoked_ms: dict[Resource, int] = field(factory=dict)
     _lives: int = 0
     # By life, grant, partition and key: the record in progress, and the one to begin next.
@@ -209,26 +207,16 @@ class ProcessingApplication(PolledApplication):
         due = self.store.due(resources & self.listener.owned)
         ahead = self.load.to_commit(resources, numbers)  # the simulation's own records
         some = {(one.topic, one.partition) for one in due} | {row[:2] for row in ahead}
-        # A deletion sets positions back while a commit is in flight.
-        asked = {(one.topic, one.partition): one.offset for one in chain(*self._asked.values())}
-        rows = [
-            row
-            for row, before in zip(
-                self.load.processed(resources, numbers), self.load.committed[numbers], strict=True
-            )
-            if row[:2] in some and row[2] >= max(before, asked.get(row[:2], 0))
-        ]
+        rows = [row for row in self.load.processed(resources, numbers) if row[:2] in some]
         if not rows:
             then()
             return
         commit_id = self.process.world.number()
         offsets = tuple(Offset(*row) for row in rows)
         self._commits[commit_id], self._sent[commit_id] = then, due
-        self._asked[commit_id] = offsets
         self.process.give(CommitRequested(commit_id=commit_id, offsets=offsets))
 
     def finish_commit(self, effect: FinishCommit) -> None:
-        del self._asked[effect.commit_id]
         due = {Resource(one.topic, one.partition): one for one in self._sent.pop(effect.commit_id)}
         done = {Resource(topic, number) for topic, number, code in effect.codes if not code}
         committed = [one for place, one in due.items() if place in done]

@@ -158,7 +158,10 @@ class RevocationCompleted:
 
 @frozen(kw_only=True)
 class LossHandled:
-    """The application knows that it lost all resources."""
+    """The application knows that it lost all resources.
+
+    A member that leaves meanwhile waits no longer, so this changes only the state `losing`.
+    """
 
 
 @frozen(kw_only=True)

@@ -116,7 +116,8 @@ def _take_request(
         case RevocationCompleted():
             take_stopped(turn, event.resources)
         case LossHandled():
-            turn.move(Trigger.LOSS_HANDLED, Cause.LOSS_HANDLED)
+            if turn.member.state is MemberState.LOSING:
+                turn.move(Trigger.LOSS_HANDLED, Cause.LOSS_HANDLED)
         case CommitRequested():
             turn.request_commit(event)
         case _:

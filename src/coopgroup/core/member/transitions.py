@@ -182,7 +182,6 @@ TRANSITIONS: Final[Moves] = types.MappingProxyType({
         _T.LEFT:                     _S.UNSUBSCRIBED,
     },
     _S.FAILED: {
-        _T.LOSS_HANDLED:             _S.FAILED,
         _T.LEAVE:                    _S.UNSUBSCRIBED,
     },
 })

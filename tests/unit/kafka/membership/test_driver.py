@@ -375,9 +375,12 @@ def test_driver_when_the_log_fails_lives_on(
     driver, _ = driver_and_group
     monkeypatch.setattr(logging.getLogger("coopgroup"), "handle", fail)
     monkeypatch.setattr(TelemetrySink, "write", fail)
-    driver.post(LossHandled())  # refused, and the refusal is logged
     subscribe(hand, driver)
     assert driver.member.state is MemberState.STABLE
+    for _ in range(2):  # the second one is refused, and the refusal is logged
+        driver.post(LEAVE)
+    hand.run()
+    assert driver.member.state is MemberState.UNSUBSCRIBED
 
 
 def test_driver_when_a_commits_caller_fails_goes_on(

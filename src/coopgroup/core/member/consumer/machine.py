@@ -104,7 +104,7 @@ def _take(turn: Turn, event: Event) -> None:
             lose(turn, Cause.NOT_POLLED, keep_id=False, stalled=True)
         case RevocationCompleted():
             note_stopped(turn, event.resources)
-        case LossHandled():
+        case LossHandled() if turn.member.state is MemberState.LOSING:
             turn.move(Trigger.LOSS_HANDLED, Cause.LOSS_HANDLED)
         case CommitRequested():
             turn.request_commit(event)

@@ -72,7 +72,6 @@ MOVES: Final[Moves] = types.MappingProxyType({
         _T.LEFT:                     _S.UNSUBSCRIBED,
     },
     _S.FAILED: {
-        _T.LOSS_HANDLED:             _S.FAILED,
         _T.LEAVE:                    _S.UNSUBSCRIBED,
     },
 })
