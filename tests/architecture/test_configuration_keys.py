@@ -10,13 +10,12 @@ from confluent_kafka import Consumer
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.groups.settings import GroupSettings
-from coopgroup.kafka.config.keys import CONSUMER_KEYS, KEYS, SECTIONS, Key, Verdict
+from coopgroup.kafka.config.keys import CONSUMER_KEYS, KEYS, SECTIONS, Verdict
 from coopgroup.kafka.config.settings import (
     merge_configuration,
     read_settings,
     refusal_of_librdkafka,
 )
-from tests.support.for_each import for_each
 
 ROWS = [KEYS[name] for name in sorted(CONSUMER_KEYS)]
 BASE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
@@ -158,10 +157,11 @@ def test_key_that_is_taken_with_some_values_only_refuses_the_others(key: str, va
     assert str(complaint(key, value)).startswith(f"{key}: got '{value}', expected ")
 
 
-@for_each("row", ROWS)
-def test_default_is_a_value_that_the_key_accepts(row: Key) -> None:
-    if row.default is not None and row.name not in UNTRIED:
-        assert complaint(row.name, row.default) is None
+def test_default_is_a_value_that_the_key_accepts(subtests: pytest.Subtests) -> None:
+    for row in ROWS:
+        with subtests.test(row=row):
+            if row.default is not None and row.name not in UNTRIED:
+                assert complaint(row.name, row.default) is None
 
 
 def test_key_whose_name_speaks_of_a_secret_is_secret() -> None:

@@ -5,11 +5,11 @@ import doctest
 import importlib
 from collections.abc import Iterator
 
+import pytest
 from markdown_it import MarkdownIt
 
 import coopgroup
 from tests.architecture.tree import ROOT, name_in_tree, python_files
-from tests.support.for_each import for_each
 from tests.support.programs import output_of
 
 PUBLIC = {
@@ -78,19 +78,21 @@ def test_reference_names_exactly_the_public_modules() -> None:
     assert named == PUBLIC | {"coopgroup.testing.plugin"}  # pytest imports the plugin, by name
 
 
-@for_each("module", sorted(PUBLIC))
-def test_public_module_is_documented(module: str) -> None:
-    pages = [page.read_text() for page in sorted((ROOT / "docs").rglob("*.md"))]
-    assert len([page for page in pages if f".. automodule:: {module}\n" in page]) == 1
+def test_public_module_is_documented(subtests: pytest.Subtests) -> None:
+    for module in sorted(PUBLIC):
+        with subtests.test(module=module):
+            pages = [page.read_text() for page in sorted((ROOT / "docs").rglob("*.md"))]
+            assert len([page for page in pages if f".. automodule:: {module}\n" in page]) == 1
 
 
-@for_each("name", coopgroup.__all__)
-def test_public_name_is_that_of_its_home(name: str) -> None:
+def test_public_name_is_that_of_its_home(subtests: pytest.Subtests) -> None:
     """Each name is the same object as in its module, and dir() lists it."""
-    assert name in dir(coopgroup)
-    if name != "__version__":
-        public = getattr(coopgroup, name)
-        assert getattr(importlib.import_module(public.__module__), name) is public
+    for name in coopgroup.__all__:
+        with subtests.test(name=name):
+            assert name in dir(coopgroup)
+            if name != "__version__":
+                public = getattr(coopgroup, name)
+                assert getattr(importlib.import_module(public.__module__), name) is public
 
 
 def test_import_when_no_name_is_used_imports_no_dependency() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from attrs import define, field
 
-from tests.support.for_each import for_each
 from tests.support.scheduling import LONG_FILES, FolderScheduling
 
 ROOT = Path(__file__).parents[2]
@@ -92,6 +92,7 @@ def test_last_of_four_runs_quick_tests_and_then_ends() -> None:
     assert {*quick} <= {"test_e.py", "test_f.py", "test_g.py"}
 
 
-@for_each("file", sorted(LONG_FILES))
-def test_named_file_exists(file: str) -> None:
-    assert (ROOT / file).is_file()
+def test_named_file_exists(subtests: pytest.Subtests) -> None:
+    for file in sorted(LONG_FILES):
+        with subtests.test(file=file):
+            assert (ROOT / file).is_file()

@@ -17,7 +17,6 @@ from coopgroup.metrics import METRICS, Kind, PrometheusMetrics
 from coopgroup.metrics.names import COMMON_LABELS
 from deploy.monitoring import make, picture
 from tests.architecture.tree import ROOT
-from tests.support.for_each import for_each
 from tests.support.prometheus import needs_prometheus, program
 
 DESCRIPTION = make.read_description()
@@ -81,18 +80,20 @@ def test_query_for_what_does_not_exist_is_found() -> None:
         _check(promql_parser.parse('coopgroup_members{topic="t"}'))
 
 
-@for_each("one", PANELS, ids=[one["title"] for one in PANELS])
-def test_legend_names_labels_of_the_result(one: dict[str, Any]) -> None:
-    for query in one["queries"]:
-        labels = _check(promql_parser.parse(_promql(query["query"])))
-        assert set(re.findall(r"{{(\w+)}}", query["legend"])) <= labels
+def test_legend_names_labels_of_the_result(subtests: pytest.Subtests) -> None:
+    for one in PANELS:
+        with subtests.test(one["title"]):
+            for query in one["queries"]:
+                labels = _check(promql_parser.parse(_promql(query["query"])))
+                assert set(re.findall(r"{{(\w+)}}", query["legend"])) <= labels
 
 
-@for_each("one", DESCRIPTION["alerts"], ids=[one["name"] for one in DESCRIPTION["alerts"]])
-def test_alert_names_labels_of_its_query_and_has_a_section(one: dict[str, Any]) -> None:
-    labels = _check(promql_parser.parse(_promql(one["query"])))
-    assert set(re.findall(r"\$labels\.(\w+)", one["summary"])) <= labels
-    assert f"\n### {one['name']}\n" in PAGE
+def test_alert_names_labels_of_its_query_and_has_a_section(subtests: pytest.Subtests) -> None:
+    for one in DESCRIPTION["alerts"]:
+        with subtests.test(one["name"]):
+            labels = _check(promql_parser.parse(_promql(one["query"])))
+            assert set(re.findall(r"\$labels\.(\w+)", one["summary"])) <= labels
+            assert f"\n### {one['name']}\n" in PAGE
 
 
 def test_every_metric_has_a_help_line_and_a_panel() -> None:

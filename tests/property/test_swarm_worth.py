@@ -12,7 +12,6 @@ from typing import Final
 
 import pytest
 
-from tests.support.for_each import for_each
 from tests.support.host_mutants import FOUND_BY, HOST_MUTANTS, PROCESSING, REVERTED
 from tests.support.mutants import MUTANTS, RARE_MUTANTS, Mutant, broken
 from tests.support.warm_mutants import WARM_MUTANTS
@@ -36,12 +35,13 @@ def _regression(name: str) -> SwarmRun:
     return read_run(Path("simulations/regressions") / f"{name}.toml")
 
 
-@for_each("mutant", MUTANTS)
-def test_bug_can_be_made_and_taken_back(mutant: Mutant) -> None:
+def test_bug_can_be_made_and_taken_back(subtests: pytest.Subtests) -> None:
     """The changed line still exists; afterwards the core is correct again."""
-    with broken(mutant) as function:
-        assert function.__code__ is mutant.code
-    assert function.__code__ is not mutant.code
+    for mutant in MUTANTS:
+        with subtests.test(mutant=mutant):
+            with broken(mutant) as function:
+                assert function.__code__ is mutant.code
+            assert function.__code__ is not mutant.code
 
 
 def test_bugs_are_many_and_all_over_the_core() -> None:

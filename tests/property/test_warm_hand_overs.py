@@ -15,7 +15,6 @@ from coopgroup.simulator.host.run_settings import RunSettings
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
-from tests.support.for_each import for_each
 from tests.support.mutants import Mutant, broken
 from tests.swarm.play import set_topics, small_group
 
@@ -87,18 +86,19 @@ def _outages_ms(simulation: Simulation, begin_ms: int) -> list[int]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@for_each("seed", range(6))
 def test_partition_that_is_handed_over_is_out_of_service_only_for_the_hand_over(
-    policy: str, seed: int
+    policy: str, subtests: pytest.Subtests
 ) -> None:
-    simulation, leaver = _group(seed, policy)
-    owned, begin_ms = len(leaver.session.member.owned), simulation.world.now_ms
-    _hand_over(simulation, leaver)
-    assert not leaver.session.member.owned
-    outages_ms = _outages_ms(simulation, begin_ms)
-    assert len(outages_ms) >= owned > 0
-    assert max(outages_ms) <= HAND_OVER_MS, outages_ms
-    assert not simulation.world.violations
+    for seed in range(6):
+        with subtests.test(seed=seed):
+            simulation, leaver = _group(seed, policy)
+            owned, begin_ms = len(leaver.session.member.owned), simulation.world.now_ms
+            _hand_over(simulation, leaver)
+            assert not leaver.session.member.owned
+            outages_ms = _outages_ms(simulation, begin_ms)
+            assert len(outages_ms) >= owned > 0
+            assert max(outages_ms) <= HAND_OVER_MS, outages_ms
+            assert not simulation.world.violations
 
 
 def test_leaver_keeps_its_partitions_if_members_do_not_tell_that_they_are_warm() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.listening import is_loopback, is_own_host, listening_socket
 from coopgroup.printable import host_and_port
-from tests.support.for_each import for_each
 from tests.support.ipv6 import needs_root, with_ipv6_only
 
 WAIT_S = 60.0
@@ -60,14 +60,16 @@ WRONG = ("192.0.2.1", "2001:db8::1", "[192.0.2.1]", "no such host", "::1]", "[::
 WRONG_TOO = ("::1:8080:::", "127.0.0.1:8080", "[::1]:8080", "", None, 8080, "x" * 70, "a\nb", "é\0")
 
 
-@for_each("host", [*WRONG, *WRONG_TOO])
-def test_wrong_host_is_one_line(host: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        listening_socket(host, 0)
-    said = str(caught.value)
-    assert (caught.value.field, caught.value.value) == ("host", host)
-    assert said.startswith(f"host: got {host!r}, expected an address")
-    assert "\n" not in said
+def test_wrong_host_is_one_line(subtests: pytest.Subtests) -> None:
+    hosts: tuple[Any, ...] = (*WRONG, *WRONG_TOO)
+    for host in hosts:
+        with subtests.test(host=host):
+            with pytest.raises(ConfigurationError) as caught:
+                listening_socket(host, 0)
+            said = str(caught.value)
+            assert (caught.value.field, caught.value.value) == ("host", host)
+            assert said.startswith(f"host: got {host!r}, expected an address")
+            assert "\n" not in said
 
 
 def test_port_in_use_is_one_line() -> None:

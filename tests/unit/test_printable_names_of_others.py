@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
-from types import FunctionType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, Self
 from unittest.mock import MagicMock
 
@@ -20,7 +20,6 @@ from coopgroup.kafka.rpc.consumer_groups import ConsumerGroup
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribedMember
 from coopgroup.pipeline.advice.view import view_of
 from coopgroup.telemetry import to_json
-from tests.support.for_each import for_each
 from tests.unit.pipeline.advices import made_advice
 from tests.unit.report.histories import rolling_bounce
 from tests.unit.watch.views import MEMBERS, view
@@ -182,28 +181,24 @@ def table_of_sql(name: str, patch: pytest.MonkeyPatch, _: Path) -> list[str]:
     return []
 
 
-@for_each(
-    "name, command",
-    product(
-        HOSTILE,
-        [
-            describe,
-            describe_json,
-            migrate,
-            read_telemetry,
-            report,
-            report_of_two_groups,
-            consumed,
-            pipeline_error,
-            configuration_error,
-            advice,
-            rows_of_sql,
-            table_of_sql,
-        ],
-    ),
+COMMANDS: tuple[Any, ...] = (
+    describe,
+    describe_json,
+    migrate,
+    read_telemetry,
+    report,
+    report_of_two_groups,
+    consumed,
+    pipeline_error,
+    configuration_error,
+    advice,
+    rows_of_sql,
+    table_of_sql,
 )
-def test_no_name_reaches_the_terminal_raw(
-    command: FunctionType,
+
+
+def _no_name_reaches_the_terminal_raw(
+    command: Any,  # noqa: ANN401 - a function that prepares one
     name: str,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -222,3 +217,14 @@ def test_no_name_reaches_the_terminal_raw(
     assert usual
     assert all(line.isprintable() for line in output.split("\n"))
     assert not any("<script>alert" in page.read_text() for page in folder.glob("*.html"))
+
+
+def test_no_name_reaches_the_terminal_raw(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    subtests: pytest.Subtests,
+) -> None:
+    for name, command in product(HOSTILE, COMMANDS):
+        with subtests.test(name=name, command=command):
+            _no_name_reaches_the_terminal_raw(command, name, monkeypatch, tmp_path, capfdbinary)

@@ -20,7 +20,6 @@ from coopgroup.reading import (
     structure,
     table_hook,
 )
-from tests.support.for_each import for_each
 
 
 class Color(StrEnum):
@@ -97,9 +96,10 @@ def item(**fields: object) -> object:
 NUMBER = "an integer from 0 to 1000000000000"
 
 
-@for_each(
-    "row, message",
-    [
+def test_wrong_value_is_refused_by_path_value_and_what_is_allowed(
+    subtests: pytest.Subtests,
+) -> None:
+    for row, message in [
         ([], ": got [], expected a table with the keys items, named, names, is_on, ratio, "),
         ({"item": []}, "item: got [], but there is no such key (did you mean items?); there are "),
         ({"items": [{}]}, "items[0].at_ms: got nothing, expected a value, as this key is required"),
@@ -133,12 +133,9 @@ NUMBER = "an integer from 0 to 1000000000000"
         ({"choice": 1}, "choice: got 1, expected a name, or a table of name and options"),
         ({"choice": {"options": {}}}, "choice.name: got nothing, expected a value"),
         ({"choice": {"name": "a", "options": 1}}, "choice.options: got 1, expected a table"),
-    ],
-)
-def test_wrong_value_is_refused_by_path_value_and_what_is_allowed(
-    row: object, message: str
-) -> None:
-    assert refusal(row).startswith(message)
+    ]:
+        with subtests.test(row=row):
+            assert refusal(row).startswith(message)
 
 
 def test_hidden_key_is_refused_in_a_file_and_has_its_value() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+import pytest
 from attrs import define, field
 
 from coopgroup.aio import AsyncCooperativeConsumer
@@ -18,7 +19,6 @@ from coopgroup.kafka.callbacks.pending_revocations import PutOff
 from coopgroup.telemetry import ResourcesStarted, StopReason
 from docs.callback_table import RULES, Effect, Input, Phase, Rule
 from tests.support.by_hand import Hand, by_hand
-from tests.support.for_each import for_each
 from tests.support.virtual_loop import time_passes
 from tests.unit.aio.aio_stage import P0, AioStage, staged
 from tests.unit.kafka.fakes import record
@@ -38,7 +38,6 @@ NOTICES: Final[dict[Input, Any]] = {
     Input.LOST: LoseResources(resources=ZERO, cause="session expired"),
 }
 ASSIGNED: Final = GrantResources(resources=ZERO)
-each_rule = for_each("rule", RULES, ids=[f"{rule.phase.name}-{rule.input.name}" for rule in RULES])
 
 
 class Noted(list[object]):
@@ -167,12 +166,12 @@ class Polled:
         self.tell()
 
 
-@each_rule
-def test_rule_holds_for_a_consumer_that_is_polled(rule: Rule) -> None:
-    with by_hand() as hand:
-        noted = Noted(rule)
-        Polled(rule, hand, noted).play()
-        noted.check()
+def test_rules_hold_for_a_consumer_that_is_polled(subtests: pytest.Subtests) -> None:
+    for rule in RULES:
+        with subtests.test(phase=rule.phase, input=rule.input), by_hand() as hand:
+            noted = Noted(rule)
+            Polled(rule, hand, noted).play()
+            noted.check()
 
 
 # --- the consumer of asyncio ----------------------------------------------------------------------
@@ -256,8 +255,8 @@ class OnLoop:
             self.stage.driver.inbox.put(NOTICES[Input.LOST])
 
 
-@each_rule
-def test_rule_holds_for_a_consumer_of_asyncio(rule: Rule) -> None:
-    with staged() as stage:
-        stage.resources = EMPTY
-        stage.run(OnLoop(rule, stage, Noted(rule)).play())
+def test_rules_hold_for_a_consumer_of_asyncio(subtests: pytest.Subtests) -> None:
+    for rule in RULES:
+        with subtests.test(phase=rule.phase, input=rule.input), staged() as stage:
+            stage.resources = EMPTY
+            stage.run(OnLoop(rule, stage, Noted(rule)).play())

@@ -16,19 +16,22 @@ from coopgroup import __version__
 from coopgroup.cli import app
 from coopgroup.errors import ConfigurationError, CoopgroupError, MissingExtraError
 from coopgroup.policies import create_policy
-from tests.support.for_each import for_each
 from tests.support.programs import output_of
 
 
-@for_each("name", sorted(app.COMMANDS))
 def test_command_has_the_listed_summary_and_a_help(
-    name: str, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests
 ) -> None:
-    command = app.app.get_command(click.Context(app.app), name)
-    assert command is not None
-    assert (command.name, command.get_short_help_str(limit=200)) == (name, app.COMMANDS[name])
-    status, said = app.run([name, "--help"]), capsys.readouterr().out
-    assert (status, said.startswith(f"Usage: coopgroup {name} ")) == (0, True)
+    for name in sorted(app.COMMANDS):
+        with subtests.test(name=name):
+            command = app.app.get_command(click.Context(app.app), name)
+            assert command is not None
+            assert (command.name, command.get_short_help_str(limit=200)) == (
+                name,
+                app.COMMANDS[name],
+            )
+            status, said = app.run([name, "--help"]), capsys.readouterr().out
+            assert (status, said.startswith(f"Usage: coopgroup {name} ")) == (0, True)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from coopgroup.cli.app import run
-from tests.support.for_each import for_each
 from tests.support.small_scenario import CRASH, SMALL
 
 NOWHERE = ("--bootstrap-server", "127.0.0.1:1", "--timeout-ms", "300")
@@ -50,9 +49,8 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return err
 
 
-@for_each(
-    "arguments, complaint",
-    [
+def test_refusal_is_one_line(capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests) -> None:
+    for arguments, complaint in [
         (["compre"], "No such command 'compre'. Did you mean 'compare'?\n"),
         (["pipeline", "advice"], "No such command 'advice'. Did you mean 'advise'?\n"),
         (["protocol", "zip"], "No such command 'zip'. There are decode, encode.\n"),
@@ -109,17 +107,15 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["sweep", "grid.toml", "--html", "no/p.html"], "--html: got 'no/p.html', expected "),
         (["watch", "g", "--json", *NOWHERE, "--telemetry-topic", "t"], "topic: got 't', expected "),
         (["watch", "g", "--http", "0", "--json"], "--json and --http exclude each other"),
-    ],
-)
-def test_refusal_is_one_line(
-    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+    ]:
+        with subtests.test(arguments=arguments):
+            assert refused(arguments, capsys).startswith(f"coopgroup: {complaint}")
+
+
+def test_job_of_the_pipeline_is_refused_before_spark_starts(
+    capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests
 ) -> None:
-    assert refused(arguments, capsys).startswith(f"coopgroup: {complaint}")
-
-
-@for_each(
-    "arguments, complaint",
-    [
+    for arguments, complaint in [
         (["history"], "Missing option '--tables'"),
         (["history", *OF_TABLES, "--config", "no.such=1"], "--config: got"),
         (["history", *OF_TABLES, "--conf", "="], "--conf: got '(not shown)'"),
@@ -147,12 +143,9 @@ def test_refusal_is_one_line(
         ([*ADVISE, "--today", ":"], "--today: got ':', expected NAME"),
         ([*ADVISE, "--html", "no/page"], "--html: got 'no/page', expected "),
         ([*ADVISE, "--group", "h", "--html", "page"], "a page has one group"),
-    ],
-)
-def test_job_of_the_pipeline_is_refused_before_spark_starts(
-    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert complaint in refused(["pipeline", *arguments], capsys)
+    ]:
+        with subtests.test(arguments=arguments):
+            assert complaint in refused(["pipeline", *arguments], capsys)
 
 
 @pytest.mark.parametrize(

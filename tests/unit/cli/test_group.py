@@ -8,7 +8,6 @@ from coopgroup.cli.group_migration import Judgement, judge, judge_consumer_group
 from coopgroup.kafka.rpc.consumer_groups import ConsumerGroup, ConsumerMember
 from coopgroup.kafka.rpc.questions import DescribedGroup, DescribedMember
 from coopgroup.protocol import Subscription, encode_subscription, with_signature
-from tests.support.for_each import for_each
 
 OURS = with_signature(b"")
 BACK = {"to_consumer": False}
@@ -141,23 +140,23 @@ def test_what_stands_in_the_way_is_said(said: Judgement, why: str) -> None:
     assert why in said.advice[0]
 
 
-@for_each(
-    "protocol, ours, version, state, is_back",
-    product(
+def test_advice_fits_a_terminal_of_80_columns(subtests: pytest.Subtests) -> None:
+    for protocol, ours, version, state, is_back in product(
         ["range", "roundrobin", "cooperative-sticky", "coopgroup", "x"],
         [0, 1, 2],
         [1, 3],
         ["Stable", "Dead", "PreparingRebalance"],
         [False, True],
-    ),
-)
-def test_advice_fits_a_terminal_of_80_columns(
-    protocol: str, ours: int, version: int, state: str, is_back: bool
-) -> None:
-    members = [member(str(one), OURS if one < ours else None, version=version) for one in range(2)]
-    said = judged(protocol, *members, state=state, is_back=is_back)
-    assert said.advice
-    assert max(map(len, said.advice)) <= 80
+    ):
+        with subtests.test(
+            protocol=protocol, ours=ours, version=version, state=state, is_back=is_back
+        ):
+            members = [
+                member(str(one), OURS if one < ours else None, version=version) for one in range(2)
+            ]
+            said = judged(protocol, *members, state=state, is_back=is_back)
+            assert said.advice
+            assert max(map(len, said.advice)) <= 80
 
 
 def test_long_list_of_other_clients_is_cut() -> None:

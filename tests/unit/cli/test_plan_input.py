@@ -14,7 +14,6 @@ from coopgroup.core.policies.built_in import SimplePolicy
 from coopgroup.core.policies.memory import state_to_json
 from coopgroup.core.policies.policy import RoundContext
 from coopgroup.errors import ConfigurationError
-from tests.support.for_each import for_each
 from tests.support.memory import remembered
 
 DEFAULTS = Defaults(assignor="sticky", policy="simple")
@@ -126,9 +125,8 @@ def test_wrong_option_of_a_policy_is_named_in_the_words_of_json(policy: str, exp
     assert expected in refusal(changed(policy={"name": name, option: json.loads(value)}))
 
 
-@for_each(
-    "row, message",
-    [
+def test_read_line_when_a_field_is_wrong_names_it(subtests: pytest.Subtests) -> None:
+    for row, message in [
         ({"members": {}}, "topics: got nothing, expected a value, as this key is required"),
         (changed(id=7), "id: got 7, expected a string"),
         (changed(member={}), "member: got {}, but there is no such key (did you mean members?); "),
@@ -156,10 +154,9 @@ def test_wrong_option_of_a_policy_is_named_in_the_words_of_json(policy: str, exp
         (changed(state={}), "state: got {}, expected null or the state of an earlier output line"),
         (changed(state=FULL["state"] | {"silent": [1]}), "state: got {"),
         (changed(state=FULL["state"] | {"known": {"t": ["0"]}}), "state: got {"),
-    ],
-)
-def test_read_line_when_a_field_is_wrong_names_it(row: dict[str, Any], message: str) -> None:
-    assert refusal(row).startswith(message)
+    ]:
+        with subtests.test(row=row):
+            assert refusal(row).startswith(message)
 
 
 @pytest.mark.parametrize(

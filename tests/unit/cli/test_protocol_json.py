@@ -13,7 +13,6 @@ from coopgroup.cli.protocol_json import (
 )
 from coopgroup.errors import EncodeError, InvalidValueError
 from tests.support.cases import cases
-from tests.support.for_each import for_each
 from tests.unit.core.protocol.reference import Vector, load_vectors
 
 WAYS = {
@@ -45,12 +44,13 @@ def row_of(vector: Vector) -> dict[str, Any]:
     return row | value
 
 
-@for_each("vector", SHOWN)
-def test_vector_is_shown_and_translated_back(vector: Vector) -> None:
-    line = decoded_item(vector.content.hex().upper(), *WAYS[vector.kind])
-    assert line == json.dumps(row_of(vector), sort_keys=True, separators=(",", ":"))
-    if vector.canonical and vector.name != "rejoin-now":  # the command shows no time as 0
-        assert encoded_item(line, *WAYS[vector.kind]) == vector.content.hex()
+def test_vector_is_shown_and_translated_back(subtests: pytest.Subtests) -> None:
+    for vector in SHOWN:
+        with subtests.test(vector=vector):
+            line = decoded_item(vector.content.hex().upper(), *WAYS[vector.kind])
+            assert line == json.dumps(row_of(vector), sort_keys=True, separators=(",", ":"))
+            if vector.canonical and vector.name != "rejoin-now":  # the command shows no time as 0
+                assert encoded_item(line, *WAYS[vector.kind]) == vector.content.hex()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ import pytest
 
 from coopgroup.kafka.consumer import CooperativeConsumer
 from coopgroup.kafka.records.decoding import Decoder, Deserializers
-from tests.support.for_each import for_each
 from tests.unit.kafka.fakes import record
 from tests.unit.kafka.notice_stage import BOTH, Stage, delivery_of, owning
 
@@ -129,11 +128,9 @@ ASKS: dict[str, Ask] = {
 }
 
 
-@for_each("fetched_before, name, shell", product([0, 1], ASKS, [shell_of, decoding_shell_of]))
-def test_records_when_a_signal_strikes_are_handed_out_once_and_none_is_committed_before(
+def _records_when_a_signal_strikes_are_handed_out_once_and_none_is_committed_before(
     name: str, fetched_before: int, shell: Callable[[Stage], CooperativeConsumer]
 ) -> None:
-    """A handler that closes the consumer and ends the process commits no record too many."""
     for place in range(1, PLACES_MAX):
         stage = owning(*(record(0, offset) for offset in range(RECORDS)))
         consumer = shell(stage)
@@ -158,3 +155,14 @@ def test_records_when_a_signal_strikes_are_handed_out_once_and_none_is_committed
         value = b"v" if shell is shell_of else "v"
         assert {one.value() for one in found} == {value}, f"at place {place}"
     pytest.fail("it never ends")
+
+
+def test_records_when_a_signal_strikes_are_handed_out_once_and_none_is_committed_before(
+    subtests: pytest.Subtests,
+) -> None:
+    """A handler that closes the consumer and ends the process commits no record too many."""
+    for fetched_before, name, shell in product([0, 1], ASKS, [shell_of, decoding_shell_of]):
+        with subtests.test(fetched_before=fetched_before, name=name, shell=shell):
+            _records_when_a_signal_strikes_are_handed_out_once_and_none_is_committed_before(
+                name, fetched_before, shell
+            )

@@ -22,7 +22,6 @@ from coopgroup.policies import (
     StagedRound,
     Warmup,
 )
-from tests.support.for_each import for_each
 
 FOUR = ResourceSet({"T": range(4)})
 FIVE = ResourceSet({"A": range(1), "T": range(4)})
@@ -95,21 +94,21 @@ def decided(
     )
 
 
-@for_each(
-    "warmup, write",
-    product([None, Warmup(), Warmup(standbys=1)], [nothing, no_resources, half, old]),
-)
-def test_any_state_of_a_user_serves_the_next_round(write: Writer, warmup: Warmup | None) -> None:
-    policy = Rewriting(write, warmup)
-    state = None
-    rounds = [(FIVE, "b", "c"), (FOUR, "a", "b"), (FOUR, "a", "b"), (FOUR, "b", "c")]
-    for generation, (resources, *members) in enumerate(rounds):
-        decision = decided(policy, resources, *members, generation=generation, state=state)
-        assert not decision.refused, decision.records
-        state = decision.state
-        assert state_from_json(state_to_json(state)) == state
-        assert state.resources.names == resources
-        assert state.members.ids == tuple(members)
+def test_any_state_of_a_user_serves_the_next_round(subtests: pytest.Subtests) -> None:
+    for warmup, write in product(
+        [None, Warmup(), Warmup(standbys=1)], [nothing, no_resources, half, old]
+    ):
+        with subtests.test(warmup=warmup, write=write):
+            policy = Rewriting(write, warmup)
+            state = None
+            rounds = [(FIVE, "b", "c"), (FOUR, "a", "b"), (FOUR, "a", "b"), (FOUR, "b", "c")]
+            for generation, (resources, *members) in enumerate(rounds):
+                decision = decided(policy, resources, *members, generation=generation, state=state)
+                assert not decision.refused, decision.records
+                state = decision.state
+                assert state_from_json(state_to_json(state)) == state
+                assert state.resources.names == resources
+                assert state.members.ids == tuple(members)
 
 
 @pytest.mark.parametrize("column", ["holder", "receiver", "loss"])

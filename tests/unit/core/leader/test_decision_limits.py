@@ -20,7 +20,6 @@ from coopgroup.policies import (
     StagedRound,
     Warmup,
 )
-from tests.support.for_each import for_each
 from tests.support.memory import holders_in
 from tests.support.warm_group import WarmGroup, partitions
 
@@ -187,8 +186,7 @@ class _Misnumbering:
         return StagedRound(plan=attrs.evolve(staged.plan, assigned=assigned))
 
 
-@for_each("number, declined", product([-2, 2, 3], [0, 1, 2]))
-def test_plan_with_an_unknown_member_is_refused_whatever_is_declined(
+def _plan_with_an_unknown_member_is_refused_whatever_is_declined(
     number: int, declined: int
 ) -> None:
     claims = [
@@ -203,3 +201,11 @@ def test_plan_with_an_unknown_member_is_refused_whatever_is_declined(
         context=RoundContext(leader_id="a", generation=0, now_ms=0, state=None),
     )
     assert decision.refused
+
+
+def test_plan_with_an_unknown_member_is_refused_whatever_is_declined(
+    subtests: pytest.Subtests,
+) -> None:
+    for number, declined in product([-2, 2, 3], [0, 1, 2]):
+        with subtests.test(number=number, declined=declined):
+            _plan_with_an_unknown_member_is_refused_whatever_is_declined(number, declined)

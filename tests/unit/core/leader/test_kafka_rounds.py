@@ -25,7 +25,6 @@ from coopgroup.protocol import (
     encode_sticky_user_data,
 )
 from coopgroup.telemetry import ClaimRefused, RoundDecided, RoundRefused, SubscriptionUnreadable
-from tests.support.for_each import for_each
 from tests.unit.core.leader.rounds import joined, unreadable
 
 T6 = TopicMetadata(resources=ResourceSet({"T": range(6)}))
@@ -210,12 +209,9 @@ def test_every_member_is_answered_in_the_oldest_version(protocol: KafkaProtocol)
     assert {content[:2] for _, content in told.assignments} == {b"\0\0"}
 
 
-@for_each("protocol, is_heard", product(KafkaProtocol, [True, False]))
-def test_subscriptions_that_were_not_read_in_time_repeat_the_last_round(
-    protocol: KafkaProtocol,
-    is_heard: bool,
+def _subscriptions_that_were_not_read_in_time_repeat_the_last_round(
+    protocol: KafkaProtocol, is_heard: bool
 ) -> None:
-    """If the last round is unheard, its partitions may still have their owners of before."""
     before = led(protocol, member("a"), member("b"))
     late = member("a"), member("b"), member("c"), member("a")
     generation = before.state.generation + is_heard
@@ -225,6 +221,15 @@ def test_subscriptions_that_were_not_read_in_time_repeat_the_last_round(
     assert shares(told) == {**expected, "c": []}
     assert told.refused
     assert any(isinstance(one, RoundRefused) for one in told.records)
+
+
+def test_subscriptions_that_were_not_read_in_time_repeat_the_last_round(
+    subtests: pytest.Subtests,
+) -> None:
+    """If the last round is unheard, its partitions may still have their owners of before."""
+    for protocol, is_heard in product(KafkaProtocol, [True, False]):
+        with subtests.test(protocol=protocol, is_heard=is_heard):
+            _subscriptions_that_were_not_read_in_time_repeat_the_last_round(protocol, is_heard)
 
 
 def test_claims_of_many_missing_topics_are_left_out() -> None:

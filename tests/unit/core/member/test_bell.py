@@ -16,7 +16,6 @@ from coopgroup.core.member.events import (
 from coopgroup.core.member.requests import next_deadline_ms
 from coopgroup.core.model import ResourceSet
 from coopgroup.core.model.group_api import LeaveGroupAnswer
-from tests.support.for_each import for_each
 from tests.support.members import CONFIG, EVERY_STATE, DrivenMember, joined, stable
 
 PACE_MS = CONFIG.heartbeat_interval_ms
@@ -166,11 +165,12 @@ def test_false_rings_cost_eight_heartbeats_and_double_their_rate(every_ms: int) 
     assert intervals - 1 <= count <= 8 + 2 * intervals
 
 
-@for_each("state", EVERY_STATE)
-def test_ring_is_legal_in_every_state_and_moves_no_member(state: MemberState) -> None:
-    driven = EVERY_STATE[state]()
-    driven.member = attrs.evolve(driven.member, config=WITH_BELL)
-    assert driven.give(BellRang()).member.state is state
+def test_ring_is_legal_in_every_state_and_moves_no_member(subtests: pytest.Subtests) -> None:
+    for state in EVERY_STATE:
+        with subtests.test(state=state):
+            driven = EVERY_STATE[state]()
+            driven.member = attrs.evolve(driven.member, config=WITH_BELL)
+            assert driven.give(BellRang()).member.state is state
 
 
 # --- without a bell --------------------------------------------------------------------------

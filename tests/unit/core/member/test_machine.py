@@ -31,7 +31,6 @@ from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.core.model.group_api import HeartbeatAnswer, LeaveGroupRequest
 from coopgroup.core.model.replacing import replaced
 from coopgroup.protocol import UserData
-from tests.support.for_each import for_each
 from tests.support.members import (
     CONFIG,
     EVERY_STATE,
@@ -220,24 +219,32 @@ def test_stalled_application_when_it_holds_nothing_still_has_to_come_back() -> N
     assert driven.give(LossHandled()).sent() == ["JoinGroupRequest"]
 
 
-@for_each("state", [s for s in MemberState if s is not MemberState.LEAVING])
-def test_stalled_application_and_close_end_in_peace(state: MemberState) -> None:
-    driven = EVERY_STATE[state]().give(ApplicationStalled()).give(LeaveRequested(reason="closed"))
-    if driven.member.state is MemberState.LEAVING:
-        driven.refuse(Kind.LEAVE_GROUP, ErrorCode.NONE)
-    assert (driven.member.state, driven.member.owned) == (MemberState.UNSUBSCRIBED, EMPTY)
-    assert next_deadline_ms(driven.member) is None
+def test_stalled_application_and_close_end_in_peace(subtests: pytest.Subtests) -> None:
+    for state in [s for s in MemberState if s is not MemberState.LEAVING]:
+        with subtests.test(state=state):
+            driven = (
+                EVERY_STATE[state]()
+                .give(ApplicationStalled())
+                .give(LeaveRequested(reason="closed"))
+            )
+            if driven.member.state is MemberState.LEAVING:
+                driven.refuse(Kind.LEAVE_GROUP, ErrorCode.NONE)
+            assert (driven.member.state, driven.member.owned) == (MemberState.UNSUBSCRIBED, EMPTY)
+            assert next_deadline_ms(driven.member) is None
 
 
-@for_each("state", [*WITH_RESOURCES, MemberState.LOSING])
-def test_leave_tells_the_coordinator_once(state: MemberState) -> None:
-    driven = {**WITH_RESOURCES, MemberState.LOSING: stable_lease_lost}[state]()
-    driven.give(LeaveRequested(reason="closed"))
-    assert [send.request for send in driven.found(Send)] == [
-        LeaveGroupRequest(group_id="g", member_id="m", group_instance_id=None, reason="closed")
-    ]
-    assert driven.request(Kind.LEAVE_GROUP).lane is Lane.COMMIT
-    assert (driven.member.owned, driven.wait(60_000).sent()) == (EMPTY, [])
+def test_leave_tells_the_coordinator_once(subtests: pytest.Subtests) -> None:
+    for state in [*WITH_RESOURCES, MemberState.LOSING]:
+        with subtests.test(state=state):
+            driven = {**WITH_RESOURCES, MemberState.LOSING: stable_lease_lost}[state]()
+            driven.give(LeaveRequested(reason="closed"))
+            assert [send.request for send in driven.found(Send)] == [
+                LeaveGroupRequest(
+                    group_id="g", member_id="m", group_instance_id=None, reason="closed"
+                )
+            ]
+            assert driven.request(Kind.LEAVE_GROUP).lane is Lane.COMMIT
+            assert (driven.member.owned, driven.wait(60_000).sent()) == (EMPTY, [])
 
 
 def stable_lease_lost() -> DrivenMember:
@@ -245,11 +252,12 @@ def stable_lease_lost() -> DrivenMember:
     return stable().wait(CONFIG.session_timeout_ms)
 
 
-@for_each("state", list(WITH_NOTHING))
-def test_leave_of_a_static_member_is_silent(state: MemberState) -> None:
+def test_leave_of_a_static_member_is_silent(subtests: pytest.Subtests) -> None:
     """KIP-345: it keeps its place for its next life."""
-    driven = static(WITH_NOTHING[state]()).give(LeaveRequested(reason="closed"))
-    assert (driven.member.state, driven.sent()) == (MemberState.UNSUBSCRIBED, [])
+    for state in list(WITH_NOTHING):
+        with subtests.test(state=state):
+            driven = static(WITH_NOTHING[state]()).give(LeaveRequested(reason="closed"))
+            assert (driven.member.state, driven.sent()) == (MemberState.UNSUBSCRIBED, [])
 
 
 def test_leave_after_a_stall_is_sent_for_the_new_membership_too() -> None:
@@ -282,9 +290,7 @@ def test_eager_member_stops_all_before_it_joins(event: Event) -> None:
 # --- time --------------------------------------------------------------------------------------
 
 
-@for_each("state", list(MemberState))
-def test_member_when_woken_at_its_deadlines_is_never_woken_for_nothing(state: MemberState) -> None:
-    """Each wake-up sends a request, loses resources or moves the deadline: no busy loop."""
+def _member_when_woken_at_its_deadlines_is_never_woken_for_nothing(state: MemberState) -> None:
     driven = EVERY_STATE[state]()
     for _ in range(40):
         deadline = next_deadline_ms(driven.member)
@@ -295,3 +301,12 @@ def test_member_when_woken_at_its_deadlines_is_never_woken_for_nothing(state: Me
         for kind, sent in sorted(driven.member.outstanding.items(), key=lambda item: item[0].name):
             if sent.sent_at_ms < driven.now_ms - 500 and kind in driven.member.outstanding:
                 driven.refuse(kind, ErrorCode.NO_ANSWER)
+
+
+def test_member_when_woken_at_its_deadlines_is_never_woken_for_nothing(
+    subtests: pytest.Subtests,
+) -> None:
+    """Each wake-up sends a request, loses resources or moves the deadline: no busy loop."""
+    for state in list(MemberState):
+        with subtests.test(state=state):
+            _member_when_woken_at_its_deadlines_is_never_woken_for_nothing(state)

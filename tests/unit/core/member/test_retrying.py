@@ -23,7 +23,6 @@ from coopgroup.simulator.coordinator import refusal
 from coopgroup.telemetry import RequestRetried
 from tests.support import consumer_members
 from tests.support.consumer_members import beaten, by_id
-from tests.support.for_each import for_each
 from tests.support.members import HELD, NODE, DrivenMember, found, joined, stable, synced
 
 Kind = RequestKind
@@ -100,8 +99,7 @@ def played(kind: RequestKind, code: int) -> Played:
     return Played(kind, code).begin()
 
 
-@for_each("kind, code", ROWS)
-def test_retried_error_is_told_once_after_a_time_and_once_when_it_ends(
+def _retried_error_is_told_once_after_a_time_and_once_when_it_ends(
     kind: RequestKind, code: ErrorCode
 ) -> None:
     group = played(kind, code).run(TELL_AFTER_MS)
@@ -123,12 +121,21 @@ def test_retried_error_is_told_once_after_a_time_and_once_when_it_ends(
     assert len(group.told) == 2
 
 
-@for_each("kind, code", ROWS)
-def test_retried_error_that_ends_soon_is_not_told(kind: RequestKind, code: ErrorCode) -> None:
-    group = played(kind, code).run(TELL_AFTER_MS - 1_000)
-    group.code = None
-    group.run(2 * TELL_AFTER_MS)
-    assert group.told == []
+def test_retried_error_is_told_once_after_a_time_and_once_when_it_ends(
+    subtests: pytest.Subtests,
+) -> None:
+    for kind, code in ROWS:
+        with subtests.test(kind=kind, code=code):
+            _retried_error_is_told_once_after_a_time_and_once_when_it_ends(kind, code)
+
+
+def test_retried_error_that_ends_soon_is_not_told(subtests: pytest.Subtests) -> None:
+    for kind, code in ROWS:
+        with subtests.test(kind=kind, code=code):
+            group = played(kind, code).run(TELL_AFTER_MS - 1_000)
+            group.code = None
+            group.run(2 * TELL_AFTER_MS)
+            assert group.told == []
 
 
 def test_retried_error_is_told_again_after_ten_minutes_with_the_newest_error() -> None:

@@ -1,6 +1,7 @@
 """The table of states: events reach each row, and each missing move is refused."""
 
 from collections.abc import Callable, Mapping
+from itertools import product
 
 import pytest
 
@@ -16,7 +17,6 @@ from coopgroup.core.member.events import (
 from coopgroup.core.member.transitions import AT_WORK
 from coopgroup.core.member.turn import Turn
 from coopgroup.errors import LocalProtocolError
-from tests.support.for_each import for_each
 from tests.support.members import (
     EVERY_STATE,
     HELD,
@@ -151,21 +151,23 @@ def test_every_state_has_a_row_of_its_own() -> None:
     assert all(TRANSITIONS[state] for state in MemberState)
 
 
-@for_each("state, trigger", ROWS)
 def test_row_is_reached_by_events(
-    state: MemberState, trigger: Trigger, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
-    moves = moved_by(WAYS[state, trigger], monkeypatch)
-    assert ((state, trigger), TRANSITIONS[state][trigger]) in moves
+    for state, trigger in ROWS:
+        with subtests.test(state=state, trigger=trigger):
+            moves = moved_by(WAYS[state, trigger], monkeypatch)
+            assert ((state, trigger), TRANSITIONS[state][trigger]) in moves
 
 
-@for_each("state, trigger", HOLES)
-def test_hole_is_refused_and_changes_nothing(state: MemberState, trigger: Trigger) -> None:
-    member = EVERY_STATE[state]().member
-    turn = Turn(member=member, now_ms=10_000)
-    with pytest.raises(LocalProtocolError, match=f"{state.value} cannot be moved by"):
-        turn.move(trigger, "a test")
-    assert (turn.member, turn.effects) == (member, [])
+def test_hole_is_refused_and_changes_nothing(subtests: pytest.Subtests) -> None:
+    for state, trigger in HOLES:
+        with subtests.test(state=state, trigger=trigger):
+            member = EVERY_STATE[state]().member
+            turn = Turn(member=member, now_ms=10_000)
+            with pytest.raises(LocalProtocolError, match=f"{state.value} cannot be moved by"):
+                turn.move(trigger, "a test")
+            assert (turn.member, turn.effects) == (member, [])
 
 
 ILLEGAL: list[tuple[MemberState, Event]] = [
@@ -174,26 +176,25 @@ ILLEGAL: list[tuple[MemberState, Event]] = [
 ]
 
 
-@for_each("state, event", ILLEGAL)
-def test_illegal_event_is_refused_and_changes_nothing(state: MemberState, event: Event) -> None:
-    driven = EVERY_STATE[state]()
-    before = driven.member
-    with pytest.raises(LocalProtocolError):
-        driven.give(event)
-    assert driven.member == before
-    assert driven.member.state is state
+def test_illegal_event_is_refused_and_changes_nothing(subtests: pytest.Subtests) -> None:
+    for state, event in ILLEGAL:
+        with subtests.test(state=state, event=event):
+            driven = EVERY_STATE[state]()
+            before = driven.member
+            with pytest.raises(LocalProtocolError):
+                driven.give(event)
+            assert driven.member == before
+            assert driven.member.state is state
 
 
-@for_each(
-    "state, late",
-    [(state, LATE) for state in MemberState if state is not MemberState.REVOKING]
-    + [(state, LossHandled()) for state in MemberState if state is not MemberState.LOSING],
-)
-def test_application_may_answer_in_every_state(state: MemberState, late: Event) -> None:
+def test_application_may_answer_in_every_state(subtests: pytest.Subtests) -> None:
     """Regressions, named 3700000484 and hosted 3970000508: the application had closed before."""
-    driven = EVERY_STATE[state]()
-    before = driven.member
-    assert driven.give(late).member == before
+    late: tuple[tuple[MemberState, Event], ...] = ((_S.REVOKING, LATE), (_S.LOSING, LossHandled()))
+    for (waiting, answer), state in product(late, MemberState):
+        with subtests.test(state=state, answer=answer):
+            before = EVERY_STATE[state]().member
+            is_ignored = EVERY_STATE[state]().give(answer).member == before
+            assert is_ignored == (state is not waiting)
 
 
 def test_set_when_there_is_no_such_field_raises() -> None:

@@ -1,7 +1,5 @@
 """A member's warm-ups: begun, warm, moved, cancelled, failed, and told in its joins."""
 
-from collections.abc import Callable
-
 import attrs
 import pytest
 
@@ -22,7 +20,6 @@ from coopgroup.core.member.parts import Warmups
 from coopgroup.core.member.requests import next_deadline_ms
 from coopgroup.core.model import EMPTY, ResourceSet
 from coopgroup.telemetry import WarmupsChanged
-from tests.support.for_each import for_each
 from tests.support.members import CONFIG, EVERY_STATE, HELD, KEEPING, DrivenMember, stable, synced
 
 GRACE_MS = CONFIG.revocation_grace_ms
@@ -246,10 +243,13 @@ def test_leaving_member_ends_its_warmups_without_a_notice() -> None:
     assert driven.member.next_join.warmups is None
 
 
-@for_each("build", EVERY_STATE.values(), ids=[one.value for one in EVERY_STATE])
-def test_reports_are_legal_in_every_state(build: Callable[[], DrivenMember]) -> None:
-    driven = build()
-    driven.give(WarmSetDeclared(warm=some(3)))
-    driven.give(WarmedUp(resources=some(3))).give(WarmupFailed(resources=some(3), error="e"))
-    driven.give(WarmSetDeclared(warm=None)).give(Woken())
-    assert driven.member.next_join.warmups is None
+def test_reports_are_legal_in_every_state(subtests: pytest.Subtests) -> None:
+    for state, build in EVERY_STATE.items():
+        with subtests.test(state=state):
+            driven = build()
+            driven.give(WarmSetDeclared(warm=some(3)))
+            driven.give(WarmedUp(resources=some(3))).give(
+                WarmupFailed(resources=some(3), error="e")
+            )
+            driven.give(WarmSetDeclared(warm=None)).give(Woken())
+            assert driven.member.next_join.warmups is None

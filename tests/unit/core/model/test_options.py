@@ -14,7 +14,6 @@ from coopgroup.policies import (
     policy_names,
     register_policy,
 )
-from tests.support.for_each import for_each
 
 DELAYS = ("scheduled_rebalance_timeout_ms", "initial_delay_ms")
 RATIO = "a number from 1 to 1000000"
@@ -55,14 +54,13 @@ WRONG_WARMUPS: list[tuple[object, str]] = [
 # fmt: on
 
 
-@for_each("policy, options, wrong, expected", WRONG)
-def test_option_when_wrong_is_named_in_one_line(
-    policy: str, options: dict[str, Any], wrong: str, expected: str
-) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        create_policy(policy, options)
-    got = f"{wrong} of policy {policy}: got {options[wrong]!r}"
-    assert str(caught.value) == f"{got}, expected {expected}"
+def test_option_when_wrong_is_named_in_one_line(subtests: pytest.Subtests) -> None:
+    for policy, options, wrong, expected in WRONG:
+        with subtests.test(policy=policy, options=options, wrong=wrong):
+            with pytest.raises(ConfigurationError) as caught:
+                create_policy(policy, options)
+            got = f"{wrong} of policy {policy}: got {options[wrong]!r}"
+            assert str(caught.value) == f"{got}, expected {expected}"
 
 
 @pytest.mark.parametrize(("value", "message"), WRONG_WARMUPS)

@@ -12,7 +12,6 @@ from coopgroup.core.model.replacing import replaced
 from coopgroup.core.model.resource_set import Int32Array
 from coopgroup.core.policies.balance import lag_loads, lag_moves
 from coopgroup.policies import BalanceRule
-from tests.support.for_each import for_each
 from tests.support.groups import Indices, by_member, claim, group_of, holder_of, lags_of
 
 RULE = BalanceRule(
@@ -121,8 +120,7 @@ def spread(some: GroupSnapshot, moves: Int32Array, lags: Mapping[str, Sequence[i
     return float(lag_loads(some, holder, lags_of(some, lags)).max())
 
 
-@for_each("seed", range(20))
-def test_moves_of_any_group_keep_the_counts_and_make_the_heaviest_lighter(seed: int) -> None:
+def _moves_of_any_group_keep_the_counts_and_make_the_heaviest_lighter(seed: int) -> None:
     dice = np.random.default_rng(seed)
     members, each = 2 + seed % 7, 2 + seed % 5
     has = {
@@ -140,3 +138,11 @@ def test_moves_of_any_group_keep_the_counts_and_make_the_heaviest_lighter(seed: 
     assert sorted(some.owner[moved].tolist()) == sorted(moves[moved].tolist())
     before = spread(some, np.full_like(moves, NOBODY), lags)
     assert spread(some, moves, lags) < before
+
+
+def test_moves_of_any_group_keep_the_counts_and_make_the_heaviest_lighter(
+    subtests: pytest.Subtests,
+) -> None:
+    for seed in range(20):
+        with subtests.test(seed=seed):
+            _moves_of_any_group_keep_the_counts_and_make_the_heaviest_lighter(seed)

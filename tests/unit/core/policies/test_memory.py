@@ -20,7 +20,6 @@ from coopgroup.policies import (
     state_to_json,
 )
 from tests.support.cases import cases
-from tests.support.for_each import for_each
 
 NAMES = ResourceSet({"T": [0, 1, 2, 5, 6], "U": [-1]})
 STATE = PolicyState(
@@ -202,11 +201,12 @@ def changed(change: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-@for_each("change, message", cases(REFUSED))
-def test_state_when_tampered_with_is_refused(change: str, message: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        state_from_json(changed(json.loads(change)))
-    assert str(caught.value).endswith(message)
+def test_state_when_tampered_with_is_refused(subtests: pytest.Subtests) -> None:
+    for change, message in cases(REFUSED):
+        with subtests.test(change=change):
+            with pytest.raises(ConfigurationError) as caught:
+                state_from_json(changed(json.loads(change)))
+            assert str(caught.value).endswith(message)
 
 
 ANOTHER_FORM: list[dict[str, Any]] = [
@@ -232,10 +232,13 @@ FIELDS = [
 ]
 
 
-@for_each("field", FIELDS)
-def test_state_without_a_field_is_refused(field: str) -> None:
-    row = json.loads(json.dumps(ROW))
-    *table, last = field.split(".")
-    del (row[table[0]] if table else row)[last]
-    with pytest.raises(ConfigurationError, match=r"expected the state of an earlier output line$"):
-        state_from_json(row)
+def test_state_without_a_field_is_refused(subtests: pytest.Subtests) -> None:
+    for field in FIELDS:
+        with subtests.test(field=field):
+            row = json.loads(json.dumps(ROW))
+            *table, last = field.split(".")
+            del (row[table[0]] if table else row)[last]
+            with pytest.raises(
+                ConfigurationError, match=r"expected the state of an earlier output line$"
+            ):
+                state_from_json(row)

@@ -10,7 +10,6 @@ from coopgroup.core.model import GroupSnapshot, RoundPlan
 from coopgroup.core.model.resource_set import BoolArray, Int32Array
 from coopgroup.errors import AssignorError
 from coopgroup.policies import check_target, violations
-from tests.support.for_each import for_each
 from tests.support.groups import claim, group_of, holder_of, unreadable
 
 # A and B own two each, of generation 2. C is new. U has no subscriber.
@@ -125,14 +124,11 @@ CASES: list[tuple[str, GroupSnapshot, str, dict[str, Any], list[str]]] = [
 # fmt: on
 
 
-@for_each(
-    "group, held, changes, broken", [case[1:] for case in CASES], ids=[case[0] for case in CASES]
-)
-def test_plan_breaks_the_rules_that_are_named(
-    group: GroupSnapshot, held: str, changes: dict[str, Any], broken: list[str]
-) -> None:
+def test_plan_breaks_the_rules_that_are_named(subtests: pytest.Subtests) -> None:
     """Rules (b) to (h) of the safety check."""
-    assert list(violations(group, _plan(group, held, changes))) == broken
+    for name, group, held, changes, broken in CASES:
+        with subtests.test(name):
+            assert list(violations(group, _plan(group, held, changes))) == broken
 
 
 # fmt: off

@@ -25,7 +25,6 @@ from coopgroup.core.policies.tables import (
     ResourceAction,
 )
 from coopgroup.groups.state import STEPS, Step
-from tests.support.for_each import for_each
 
 TABLES: dict[str, DecisionTable[Any]] = {
     "causes": CAUSES,
@@ -106,7 +105,7 @@ RULES: dict[str, list[tuple[Enum, dict[str, bool]]]] = {
         (Step.KEEP, RUNS | {"wanted": True, "changed": False}),
     ],
 }
-each_table = for_each("table", TABLES.values(), ids=TABLES)
+each_table = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 
 
 def actions_of(table: DecisionTable[Any]) -> list[Enum]:
@@ -158,13 +157,14 @@ def breaks(table: DecisionTable[Any], rules: Iterable[tuple[Enum, dict[str, bool
     )
 
 
-@for_each("name", TABLES)
-def test_rules_hold_and_find_each_pair_of_swapped_rows(name: str) -> None:
+def test_rules_hold_and_find_each_pair_of_swapped_rows(subtests: pytest.Subtests) -> None:
     """Rows with one action may change places, because both lead to it."""
-    table, rules = TABLES[name], RULES[name]
-    assert not breaks(table, rules)
-    for upper, (row, below) in enumerate(itertools.pairwise(table.rows)):
-        assert breaks(swapped(table, upper), rules) == (row.action is not below.action)
+    for name, table in TABLES.items():
+        with subtests.test(name=name):
+            rules = RULES[name]
+            assert not breaks(table, rules)
+            for upper, (row, below) in enumerate(itertools.pairwise(table.rows)):
+                assert breaks(swapped(table, upper), rules) == (row.action is not below.action)
 
 
 @each_table

@@ -29,7 +29,6 @@ from coopgroup.policies import (
     StagedRound,
     Warmup,
 )
-from tests.support.for_each import for_each
 from tests.support.memory import planned_in, resources_in
 
 FOUR = ResourceSet({"T": range(4)})
@@ -111,15 +110,16 @@ def decided(
     return decision
 
 
-@for_each("ignores, promises, count", product([False, True], [False, True], [0, 1]))
-def test_policy_of_a_user_makes_no_cold_move(count: int, *, promises: bool, ignores: bool) -> None:
-    policy = Obstinate(count=count, promises=promises, ignores=ignores)
-    plan = decided(policy, claim("a", 0, 1, 2, 3), claim("b")).plan
-    assert plan.assigned.tolist() == [0, 0, 0, 0]
-    assert plan.waiting.tolist() == [count == 1, True, False, True]
-    assert plan.warmup_resources.tolist() == ([0, 1] if count else [1, 3])
-    assert plan.warmup_members.tolist() == [1, 1]
-    assert not plan.follow_up, "the next round would find the same group"
+def test_policy_of_a_user_makes_no_cold_move(subtests: pytest.Subtests) -> None:
+    for ignores, promises, count in product([False, True], [False, True], [0, 1]):
+        with subtests.test(ignores=ignores, promises=promises, count=count):
+            policy = Obstinate(count=count, promises=promises, ignores=ignores)
+            plan = decided(policy, claim("a", 0, 1, 2, 3), claim("b")).plan
+            assert plan.assigned.tolist() == [0, 0, 0, 0]
+            assert plan.waiting.tolist() == [count == 1, True, False, True]
+            assert plan.warmup_resources.tolist() == ([0, 1] if count else [1, 3])
+            assert plan.warmup_members.tolist() == [1, 1]
+            assert not plan.follow_up, "the next round would find the same group"
 
 
 @pytest.mark.parametrize("ignores", [False, True])

@@ -23,7 +23,6 @@ from coopgroup.protocol import (
     decode_subscription,
     encode_subscription,
 )
-from tests.support.for_each import for_each
 from tests.unit.core.protocol.contract import CodecContract
 from tests.unit.core.protocol.reference import reference_encode
 
@@ -145,17 +144,18 @@ def test_read_when_the_same_was_read_lately_gives_the_same_values() -> None:
     assert wire == wire_later == packed_resources(FULL.owned, "owned", index_min=0)
 
 
-@for_each(
-    "rack, version", product(["", "a", "a\x00\x01b", "\x00\x00", "z" * 100, "\u00e4"], [1, 2, 3])
-)
-def test_read_when_racks_mislead_the_guess_reads_what_is_there(rack: str, version: int) -> None:
+def test_read_when_racks_mislead_the_guess_reads_what_is_there(subtests: pytest.Subtests) -> None:
     """The end of the owned part is only guessed. A wrong guess must not change the value."""
-    subscription = attrs.evolve(FULL, rack=rack)
-    content = encode_subscription(subscription, version)
-    expected = decode_subscription(encode_subscription(subscription, version))
-    assert expected.rack == (rack if version >= 3 else None)
-    assert _read(content)[0] == _read(content)[0] == expected
-    assert expected.owned == FULL.owned
+    for rack, version in product(
+        ["", "a", "a\x00\x01b", "\x00\x00", "z" * 100, "\u00e4"], [1, 2, 3]
+    ):
+        with subtests.test(rack=rack, version=version):
+            subscription = attrs.evolve(FULL, rack=rack)
+            content = encode_subscription(subscription, version)
+            expected = decode_subscription(encode_subscription(subscription, version))
+            assert expected.rack == (rack if version >= 3 else None)
+            assert _read(content)[0] == _read(content)[0] == expected
+            assert expected.owned == FULL.owned
 
 
 @pytest.mark.parametrize("entries", [b"\x00\x01b\x00\x00\x00\x00", b""])

@@ -50,7 +50,6 @@ from coopgroup.protocol import (
 )
 from coopgroup.telemetry import PolicyOrAssignorDiffers, RoundDecided, RoundRefused
 from tests.support.driven_session import THREE, TOPICS, DrivenSession
-from tests.support.for_each import for_each
 from tests.support.members import EVERY_STATE, KEEPING, joined, joining, rejoining, stable
 
 NOW_MS = 10_000
@@ -196,8 +195,7 @@ def test_round_when_the_metadata_is_unknown_moves_nothing() -> None:
 # --- failures ---------------------------------------------------------------------------------
 
 
-@for_each("state", EVERY_STATE)
-def test_fail_from_every_state_ends_the_membership(state: MemberState) -> None:
+def _fail_from_every_state_ends_the_membership(state: MemberState) -> None:
     driven = DrivenSession.of(EVERY_STATE[state]())
     before = driven.member
     driven.session, driven.effects = fail(driven.session, "a bug", now_ms=NOW_MS)  # type: ignore[assignment]
@@ -213,6 +211,12 @@ def test_fail_from_every_state_ends_the_membership(state: MemberState) -> None:
     assert after.state is MemberState.FAILED
     failed = FailMember(code=ErrorCode.UNKNOWN_SERVER_ERROR, message="a bug")
     assert driven.found(FailMember) == [failed]
+
+
+def test_fail_from_every_state_ends_the_membership(subtests: pytest.Subtests) -> None:
+    for state in EVERY_STATE:
+        with subtests.test(state=state):
+            _fail_from_every_state_ends_the_membership(state)
 
 
 def test_fail_is_over_when_the_application_subscribes_anew() -> None:

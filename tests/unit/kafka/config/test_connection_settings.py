@@ -8,7 +8,6 @@ from kafka.net.connection import KafkaConnection
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.config.connection_settings import ConnectionSettings, read_connection_settings
-from tests.support.for_each import for_each
 from tests.support.programs import output_of
 
 SERVER = {"bootstrap.servers": "localhost:9092"}
@@ -97,9 +96,8 @@ def test_version_is_fixed_or_negotiated(
     assert read_connection_settings(SERVER | changes).api_version == expected
 
 
-@for_each(
-    "key, value, expected",
-    [
+def test_setting_without_effect_is_refused(subtests: pytest.Subtests) -> None:
+    for key, value, expected in [
         ("bootstrap.servers", "", HOST_PORT),
         *(("bootstrap.servers", server, HOST_PORT) for server in NO_SERVERS),
         ("bootstrap.servers", "http://host:9092", NO_SCHEME),
@@ -117,16 +115,15 @@ def test_version_is_fixed_or_negotiated(
             "engine.so",
             "no such key: give PEM files or strings (ssl.certificate.*, ssl.key.*, ssl.ca.*)",
         ),
-    ],
-)
-def test_setting_without_effect_is_refused(key: str, value: object, expected: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        read_connection_settings(SERVER | {key: value})
-    # Errors show a value only if its key is known to be harmless.
-    value = "(not shown)" if key in {"ssl.new.option", "ssl.engine.location"} else value
-    assert (caught.value.field, caught.value.value) == (key, value)
-    assert caught.value.expected == expected
-    assert "\n" not in str(caught.value)
+    ]:
+        with subtests.test(key=key, value=value):
+            with pytest.raises(ConfigurationError) as caught:
+                read_connection_settings(SERVER | {key: value})
+            # Errors show a value only if its key is known to be harmless.
+            shown = "(not shown)" if key in {"ssl.new.option", "ssl.engine.location"} else value
+            assert (caught.value.field, caught.value.value) == (key, shown)
+            assert caught.value.expected == expected
+            assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("keys", [SCRAM, OIDC], ids=["SCRAM", "OIDC"])

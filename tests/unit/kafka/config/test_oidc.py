@@ -19,7 +19,6 @@ from coopgroup.kafka.config.oidc import (
     TokenError,
     read_client_credentials,
 )
-from tests.support.for_each import for_each
 from tests.support.oidc_provider import CLIENT_SECRET, OidcProvider, Seen, oidc_provider
 
 WAIT_S = 60.0
@@ -162,27 +161,28 @@ URL = "sasl.oauthbearer.token.endpoint.url"
 OTHER_ID = "sasl.oauthbearer.client.credentials.client.id"
 
 
-@for_each(
-    "changes, key",
-    [
-        ({"sasl.oauthbearer.client.id": ""}, "sasl.oauthbearer.client.id"),
-        ({"sasl.oauthbearer.client.secret": None}, "sasl.oauthbearer.client.secret"),
-        ({OTHER_ID: "id"}, OTHER_ID),
-        *(({URL: url}, URL) for url in ("", "ftp://host/x", "https:///x", "http://a/ b")),
-        ({URL: "https://me:secret@host/"}, URL),
-        ({"sasl.oauthbearer.extensions": "a"}, "sasl.oauthbearer.extensions"),
-        ({"sasl.oauthbearer.extensions": "auth=x"}, "sasl.oauthbearer.extensions"),
-        ({"sasl.oauthbearer.grant.type": "other"}, "sasl.oauthbearer.grant.type"),
-        ({"sasl.oauthbearer.assertion.file": "f"}, "sasl.oauthbearer.assertion.file"),
-        ({"https.ca.location": "/no/such/file"}, "https.ca.location"),
-        ({"https.ca.location": "probe", "https.ca.pem": "x"}, "https.ca.pem"),
-        ({"https.ca.pem": "no certificate"}, "https.ca.pem"),
-        ({"oauth_cb": print}, "oauth_cb"),
-    ],
-)
-def test_wrong_keys_are_refused_in_one_line(changes: dict[str, Any], key: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        read_connection_settings(SERVER | OFFLINE | changes)
-    assert caught.value.field == key
-    assert "\n" not in str(caught.value)
-    assert "secret@" not in str(caught.value)
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"sasl.oauthbearer.client.id": ""}, "sasl.oauthbearer.client.id"),
+    ({"sasl.oauthbearer.client.secret": None}, "sasl.oauthbearer.client.secret"),
+    ({OTHER_ID: "id"}, OTHER_ID),
+    *(({URL: url}, URL) for url in ("", "ftp://host/x", "https:///x", "http://a/ b")),
+    ({URL: "https://me:secret@host/"}, URL),
+    ({"sasl.oauthbearer.extensions": "a"}, "sasl.oauthbearer.extensions"),
+    ({"sasl.oauthbearer.extensions": "auth=x"}, "sasl.oauthbearer.extensions"),
+    ({"sasl.oauthbearer.grant.type": "other"}, "sasl.oauthbearer.grant.type"),
+    ({"sasl.oauthbearer.assertion.file": "f"}, "sasl.oauthbearer.assertion.file"),
+    ({"https.ca.location": "/no/such/file"}, "https.ca.location"),
+    ({"https.ca.location": "probe", "https.ca.pem": "x"}, "https.ca.pem"),
+    ({"https.ca.pem": "no certificate"}, "https.ca.pem"),
+    ({"oauth_cb": print}, "oauth_cb"),
+]
+
+
+def test_wrong_keys_are_refused_in_one_line(subtests: pytest.Subtests) -> None:
+    for changes, key in WRONG:
+        with subtests.test(changes=changes, key=key):
+            with pytest.raises(ConfigurationError) as caught:
+                read_connection_settings(SERVER | OFFLINE | changes)
+            assert caught.value.field == key
+            assert "\n" not in str(caught.value)
+            assert "secret@" not in str(caught.value)

@@ -12,7 +12,7 @@ from coopgroup.core.member import MemberConfig
 from coopgroup.core.member.config import GroupProtocol
 from coopgroup.core.model.traits import TRAITS_RULE
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.config.keys import KEYS, Key
+from coopgroup.kafka.config.keys import KEYS
 from coopgroup.kafka.config.settings import (
     ConsumerSettings,
     merge_configuration,
@@ -21,7 +21,6 @@ from coopgroup.kafka.config.settings import (
 )
 from coopgroup.kafka.consumer import choose_plugins
 from coopgroup.kafka.records.partitions import TOPIC_NAME_RULE
-from tests.support.for_each import for_each
 
 GIVEN = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "g"}
 
@@ -140,9 +139,8 @@ def test_settings_when_values_are_given_are_those_of_the_member_and_of_librdkafk
     assert settings.metadata_refresh_ms == -1
 
 
-@for_each(
-    "key, value, expected",
-    [
+def test_settings_with_an_invalid_value_are_refused(subtests: pytest.Subtests) -> None:
+    for key, value, expected in [
         ("group.id", "", "the name of the group"),
         ("session.timeout.ms", "soon", "a whole number from 1 to 3600000"),
         ("heartbeat.interval.ms", 45_000, "less than session.timeout.ms (45000)"),
@@ -171,15 +169,18 @@ def test_settings_when_values_are_given_are_those_of_the_member_and_of_librdkafk
         ("socket.timeoutt.ms", 5, f"{NOT_KNOWN} (did you mean socket.timeout.ms?)"),
         ("rebalance_cb", 1, "no such key: pass on_assign, on_revoke and on_lost to subscribe()"),
         ("auto.commit.enable", True, "no such key: it is called enable.auto.commit"),
-    ],
-)
-def test_settings_with_an_invalid_value_are_refused(key: str, value: object, expected: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        read(**{key: value})
-    said = f"but there is {expected}" if expected.startswith("no such") else f"expected {expected}"
-    is_unknown = key in {"coopgroup.telemetry.path", "socket.timeoutt.ms"}
-    shown = "(not shown)" if is_unknown else value
-    assert str(caught.value) == f"{key}: got {shown!r}, {said}"
+    ]:
+        with subtests.test(key=key, value=value):
+            with pytest.raises(ConfigurationError) as caught:
+                read(**{key: value})
+            said = (
+                f"but there is {expected}"
+                if expected.startswith("no such")
+                else f"expected {expected}"
+            )
+            is_unknown = key in {"coopgroup.telemetry.path", "socket.timeoutt.ms"}
+            shown = "(not shown)" if is_unknown else value
+            assert str(caught.value) == f"{key}: got {shown!r}, {said}"
 
 
 def test_configuration_when_given_twice_is_merged_as_confluent_kafka_does() -> None:
@@ -336,16 +337,17 @@ def test_settings_of_a_member_of_kip_848_have_the_assignor_of_the_broker() -> No
     assert read().member.protocol is GroupProtocol.CLASSIC
 
 
-@for_each("key", [key for key in KEYS.values() if key.only_with == "classic"])
 def test_settings_that_only_a_leader_or_a_classic_member_has_are_refused_beside_kip_848(
-    key: Key,
+    subtests: pytest.Subtests,
 ) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        read(**{"group.protocol": "consumer", key.name: key.default or "x"})
-    said = str(caught.value)
-    assert said.startswith(f"{key.name}: got ")
-    assert said.endswith(key.otherwise)
-    assert "with group.protocol=consumer" in said
+    for key in [key for key in KEYS.values() if key.only_with == "classic"]:
+        with subtests.test(key=key):
+            with pytest.raises(ConfigurationError) as caught:
+                read(**{"group.protocol": "consumer", key.name: key.default or "x"})
+            said = str(caught.value)
+            assert said.startswith(f"{key.name}: got ")
+            assert said.endswith(key.otherwise)
+            assert "with group.protocol=consumer" in said
 
 
 def test_settings_with_two_identities_are_refused_beside_kip_848() -> None:

@@ -23,7 +23,6 @@ from coopgroup.kafka.config.settings import (
     refusal_of_librdkafka,
 )
 from coopgroup.kafka.config.shown_values import HIDDEN, refused, safe_reason, shown
-from tests.support.for_each import for_each
 
 SECRET = "hunter2-canary"  # noqa: S105 -- of nobody
 SHARED = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
@@ -85,26 +84,26 @@ def said(configuration: Mapping[str, Any]) -> list[str]:
     return texts
 
 
-@for_each(
-    "value, key", product([SECRET, f"{SECRET}\0", PEM, SECRET.encode(), [SECRET]], SECRET_KEYS)
-)
-def test_errors_show_no_value_of_a_key_that_may_be_secret(key: str, value: object) -> None:
-    beside: list[dict[str, object]] = [
-        {},
-        {"session.timeout.ms": "never"},
-        {"fetch.min.bytes": -4},
-        {"isolation.level": SECRET[:7]},
-        {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u"},
-        {"security.protocol": "SSL"},
-    ]
-    for other in beside:
-        assert SECRET not in "".join(said({key: value, **other}))
+def test_errors_show_no_value_of_a_key_that_may_be_secret(subtests: pytest.Subtests) -> None:
+    for value, key in product([SECRET, f"{SECRET}\0", PEM, SECRET.encode(), [SECRET]], SECRET_KEYS):
+        with subtests.test(value=value, key=key):
+            beside: list[dict[str, object]] = [
+                {},
+                {"session.timeout.ms": "never"},
+                {"fetch.min.bytes": -4},
+                {"isolation.level": SECRET[:7]},
+                {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u"},
+                {"security.protocol": "SSL"},
+            ]
+            for other in beside:
+                assert SECRET not in "".join(said({key: value, **other}))
 
 
-@for_each("key", sorted(CONNECTION_KEYS))
-def test_errors_show_no_private_key_whatever_it_was_given_as(key: str) -> None:
-    beside = {"security.protocol": "SSL", "ssl.certificate.location": "/none"}
-    assert SECRET not in "".join(said({**beside, key: PEM}))
+def test_errors_show_no_private_key_whatever_it_was_given_as(subtests: pytest.Subtests) -> None:
+    for key in sorted(CONNECTION_KEYS):
+        with subtests.test(key=key):
+            beside = {"security.protocol": "SSL", "ssl.certificate.location": "/none"}
+            assert SECRET not in "".join(said({**beside, key: PEM}))
 
 
 def test_errors_show_no_secret_in_the_place_of_a_key_or_in_an_address() -> None:

@@ -45,7 +45,6 @@ from coopgroup.protocol import Subscription, decode_assignment, encode_subscript
 from coopgroup.telemetry import RoundRefused
 from coopgroup.worker import Worker
 from tests.support.by_hand import Hand, by_hand
-from tests.support.for_each import for_each
 from tests.support.groups import at_rest, claim, group_of
 from tests.unit.kafka.one_member_group import fail
 
@@ -453,17 +452,18 @@ RATIONED = IncrementalPolicy(
 )
 
 
-@for_each("policy, seed", product([SimplePolicy(), RATIONED], range(20)))
 def test_rebalance_ends_although_lags_change_from_round_to_round_or_in_its_pauses(
-    policy: Policy, seed: int
+    subtests: pytest.Subtests,
 ) -> None:
     """The next rebalance looks the lags up again."""
-    with by_hand(waits=True) as hand:
-        group = _Group(hand, policy, _BusyTopic(Random(seed)))
-        group.rebalance()
-        looks = group.topic.looks
-        group.rebalance()
-        assert group.topic.looks > looks
+    policies: list[Policy] = [SimplePolicy(), RATIONED]
+    for policy, seed in product(policies, range(20)):
+        with subtests.test(policy=policy, seed=seed), by_hand(waits=True) as hand:
+            group = _Group(hand, policy, _BusyTopic(Random(seed)))
+            group.rebalance()
+            looks = group.topic.looks
+            group.rebalance()
+            assert group.topic.looks > looks
 
 
 @pytest.mark.parametrize("happens", ["another member leads", "the topic grows"])

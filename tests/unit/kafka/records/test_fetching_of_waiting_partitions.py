@@ -21,7 +21,6 @@ from coopgroup.kafka.records.fetching import Fetching
 from coopgroup.kafka.records.offsets import OffsetStore
 from coopgroup.kafka.records.record_buffer import RecordBuffer
 from coopgroup.kafka.rpc.questions import CommittedOffset
-from tests.support.for_each import for_each
 from tests.support.inner import inner
 from tests.unit.kafka.fakes import FakeCoordinator, FakeLibrdkafka, starts
 from tests.unit.kafka.test_consumer_delivery_interruption import PLACES_MAX, interrupt, strike
@@ -323,9 +322,7 @@ def state_of(fetching: Fetching, key: tuple[str, int] = ("t", 0)) -> str:
     return found[0] if found else "none"
 
 
-@for_each("before, call", STATES)
-def test_partition_is_in_one_state(before: str, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each row of the table: where a call takes a partition."""
+def _partition_is_in_one_state(before: str, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coopgroup.kafka.records.fetching._SEEK_S", 0.0)
     if before == "stuck":
         fetching = begin("error", CommittedOffset(-1))[0]
@@ -362,3 +359,12 @@ def test_partition_is_in_one_state(before: str, call: str, monkeypatch: pytest.M
     assert state_of(fetching) == before
     calls[call]()
     assert state_of(fetching) == STATES[before, call]
+
+
+def test_partition_is_in_one_state(
+    monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    """Each row of the table: where a call takes a partition."""
+    for before, call in STATES:
+        with subtests.test(before=before, call=call):
+            _partition_is_in_one_state(before, call, monkeypatch)

@@ -13,7 +13,6 @@ from kafka.protocol.metadata import find_coordinator as wire_coordinator
 from coopgroup.core.model import group_api as api
 from coopgroup.kafka.rpc.questions import CommittedOffset, FetchOffsetsAnswer, FetchOffsetsRequest
 from coopgroup.kafka.rpc.requests import build_message, read_answer
-from tests.support.for_each import for_each
 
 
 def protocol(name: str, byte: int) -> dict[str, Any]:
@@ -173,8 +172,7 @@ ASKED_TOPICS = [
 ]
 
 
-@for_each("version", range(1, 10))
-def test_offset_fetch_asks_for_one_group_in_every_version(version: int) -> None:
+def _offset_fetch_asks_for_one_group_in_every_version(version: int) -> None:
     fields = over_the_wire(OFFSETS, version)
     assert fields.pop("require_stable", None) is (True if version >= 7 else None)
     if version < 8:
@@ -183,6 +181,12 @@ def test_offset_fetch_asks_for_one_group_in_every_version(version: int) -> None:
     (group,) = fields["groups"]
     assert (group["group_id"], group["topics"]) == ("g", ASKED_TOPICS)
     assert (group.get("member_id"), group.get("member_epoch", -1)) == (None, -1)
+
+
+def test_offset_fetch_asks_for_one_group_in_every_version(subtests: pytest.Subtests) -> None:
+    for version in range(1, 10):
+        with subtests.test(version=version):
+            _offset_fetch_asks_for_one_group_in_every_version(version)
 
 
 @pytest.mark.parametrize(
@@ -199,9 +203,7 @@ def test_requests_about_offsets_speak_versions_with_names(
     assert BrokerVersionData(api_versions={message.API_KEY: known}).api_version(message) == expected
 
 
-@for_each("version", range(1, 10))
-def test_offset_fetch_answer_is_read_in_every_version(version: int) -> None:
-    """Offsets, epochs (v5), metadata and errors by partition; the group's error from v2 on."""
+def _offset_fetch_answer_is_read_in_every_version(version: int) -> None:
     response: Any = wire.OffsetFetchResponse
     topics = response.OffsetFetchResponseTopic
     if version >= 8:
@@ -225,6 +227,13 @@ def test_offset_fetch_answer_is_read_in_every_version(version: int) -> None:
             ("a", 2): CommittedOffset(-1, -1, "", 88),
         },
     )
+
+
+def test_offset_fetch_answer_is_read_in_every_version(subtests: pytest.Subtests) -> None:
+    """Offsets, epochs (v5), metadata and errors by partition; the group's error from v2 on."""
+    for version in range(1, 10):
+        with subtests.test(version=version):
+            _offset_fetch_answer_is_read_in_every_version(version)
 
 
 @pytest.mark.parametrize(

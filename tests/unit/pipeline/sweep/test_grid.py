@@ -20,7 +20,6 @@ from coopgroup.pipeline.sweep.grid import (
 )
 from coopgroup.simulator.scenario import Choice, RollingRestart, Scale, Scenario
 from coopgroup.simulator.scenario.file import parse_scenario
-from tests.support.for_each import for_each
 from tests.support.small_scenario import SMALL
 
 FULL = """\
@@ -138,9 +137,10 @@ SMALL_ONE = 'scenarios = "small.toml"\n'
 STRICT = "less than session_timeout_ms (2000)"
 
 
-@for_each(
-    "text, place, expected",
-    [
+def test_file_when_wrong_is_refused_by_file_and_key_path(
+    folder: Path, subtests: pytest.Subtests
+) -> None:
+    for text, place, expected in [
         ("seeds = 1", "scenarios", "required"),
         ('scenarios = "gone.toml"', "scenarios", "the path of a scenario file"),
         ('scenarios = ["small.toml", "./small.toml"]', "scenarios[1]", "different names"),
@@ -173,14 +173,11 @@ STRICT = "less than session_timeout_ms (2000)"
             "grid.lags",
             f"there are policies, assignors, sizes, {', '.join((*OPTION_AXES, *GROUP_AXES))}",
         ),
-    ],
-)
-def test_file_when_wrong_is_refused_by_file_and_key_path(
-    folder: Path, text: str, place: str, expected: str
-) -> None:
-    file = str(folder / "bad.toml")
-    with pytest.raises(ConfigurationError) as refused:
-        parse_sweep(text, file=file)
-    said = str(refused.value)
-    assert said.startswith(f"{file}: {place}: got ")
-    assert (expected in said, "\n" in said) == (True, False)
+    ]:
+        with subtests.test(text=text, place=place):
+            file = str(folder / "bad.toml")
+            with pytest.raises(ConfigurationError) as refused:
+                parse_sweep(text, file=file)
+            said = str(refused.value)
+            assert said.startswith(f"{file}: {place}: got ")
+            assert (expected in said, "\n" in said) == (True, False)

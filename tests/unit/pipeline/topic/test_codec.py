@@ -28,7 +28,6 @@ from coopgroup.pipeline.topic.codec import (
     decode_key,
     decode_offset_value,
 )
-from tests.support.for_each import for_each
 from tests.support.internal_topic import (
     encode_consumer_value,
     encode_group_value,
@@ -60,10 +59,10 @@ GROUP = GroupValue(
 )
 
 
-def vectors(kind: str) -> list[Any]:
+def vectors(kind: str) -> list[tuple[int, Any, bytes]]:
     """Return version, Kafka's own JSON and Kafka's bytes of each vector."""
     return [
-        pytest.param(row["version"], row["says"], bytes.fromhex(row["hex"]), id=row["name"])
+        (row["version"], row["says"], bytes.fromhex(row["hex"]))
         for row in ALL_VECTORS
         if row["kind"] == kind
     ]
@@ -84,10 +83,7 @@ def test_keys_are_as_kafka_writes_them(version: int, says: dict[str, Any], conte
     assert encode_key(key, version=version) == content
 
 
-@for_each("version, says, content", vectors("offset_value"))
-def test_commits_are_as_kafka_writes_them(
-    version: int, says: dict[str, Any], content: bytes
-) -> None:
+def _commits_are_as_kafka_writes_them(version: int, says: dict[str, Any], content: bytes) -> None:
     expected = OffsetValue(
         committed=says["offset"],
         leader_epoch=says.get("leaderEpoch", -1),
@@ -101,11 +97,13 @@ def test_commits_are_as_kafka_writes_them(
     assert encode_offset_value(expected) == content
 
 
-@for_each("version, says, content", vectors("group_value"))
-def test_groups_are_as_kafka_writes_them(
-    version: int, says: dict[str, Any], content: bytes
-) -> None:
-    """v0 has one time-out for the session and the rebalance."""
+def test_commits_are_as_kafka_writes_them(subtests: pytest.Subtests) -> None:
+    for version, says, content in vectors("offset_value"):
+        with subtests.test(version=version, says=says):
+            _commits_are_as_kafka_writes_them(version, says, content)
+
+
+def _groups_are_as_kafka_writes_them(version: int, says: dict[str, Any], content: bytes) -> None:
     members = tuple(
         GroupMember(
             member_id=member["memberId"],
@@ -132,14 +130,20 @@ def test_groups_are_as_kafka_writes_them(
     assert encode_group_value(expected) == content
 
 
-@for_each("version, says, content", vectors("consumer_key"))
-def test_keys_of_kip_848_are_as_kafka_writes_them(
-    version: int, says: dict[str, Any], content: bytes
-) -> None:
-    name = says.get("memberId", says.get("regularExpression", ""))
-    expected = ConsumerKey(group=says["groupId"], kind=ConsumerKind(version), name=name)
-    assert decode_key(content) == expected
-    assert encode_key(expected) == content
+def test_groups_are_as_kafka_writes_them(subtests: pytest.Subtests) -> None:
+    """v0 has one time-out for the session and the rebalance."""
+    for version, says, content in vectors("group_value"):
+        with subtests.test(version=version, says=says):
+            _groups_are_as_kafka_writes_them(version, says, content)
+
+
+def test_keys_of_kip_848_are_as_kafka_writes_them(subtests: pytest.Subtests) -> None:
+    for version, says, content in vectors("consumer_key"):
+        with subtests.test(version=version, says=says):
+            name = says.get("memberId", says.get("regularExpression", ""))
+            expected = ConsumerKey(group=says["groupId"], kind=ConsumerKind(version), name=name)
+            assert decode_key(content) == expected
+            assert encode_key(expected) == content
 
 
 @pytest.mark.parametrize(
@@ -217,14 +221,15 @@ WRITTEN: list[tuple[bytes, Callable[[bytes], object]]] = [
 ]
 
 
-@for_each("raw, decode", WRITTEN)
-def test_every_truncation_is_refused(raw: bytes, decode: Callable[[bytes], object]) -> None:
-    for cut in range(len(raw)):
-        with pytest.raises(DecodeError):
-            decode(raw[:cut])
-    if decode is not decode_key:
-        with pytest.raises(DecodeError):
-            decode(raw + b"\0")
+def test_every_truncation_is_refused(subtests: pytest.Subtests) -> None:
+    for raw, decode in WRITTEN:
+        with subtests.test(raw=raw):
+            for cut in range(len(raw)):
+                with pytest.raises(DecodeError):
+                    decode(raw[:cut])
+            if decode is not decode_key:
+                with pytest.raises(DecodeError):
+                    decode(raw + b"\0")
 
 
 def test_tagged_fields_of_newer_brokers_are_skipped() -> None:

@@ -20,7 +20,6 @@ from coopgroup.telemetry import (
     StateChanged,
     StopReason,
 )
-from tests.support.for_each import for_each
 from tests.unit.simulator.checkers.rows import T0, envelope
 
 START = ProcessStarted(topics=("T",))
@@ -132,9 +131,8 @@ def test_single_owner_when_two_hold_one_resource_is_broken(
     assert violation.message in {"T-0 is with a and b", "T-0 is with b and a"}
 
 
-@for_each(
-    "records",
-    [
+def test_pairs_when_each_comes_in_its_turn_are_kept(subtests: pytest.Subtests) -> None:
+    for records in [
         (GAIN, BEGIN, TOLD, STOP, GAIN, BEGIN),
         (GAIN, TOLD, STOP),
         (GAIN, BEGIN, TOLD, LATE),
@@ -151,16 +149,14 @@ def test_single_owner_when_two_hold_one_resource_is_broken(
         (GAIN, LEAVES, GAIN),
         (GAIN, BEGIN, TOLD, CHANGED, GAIN, BEGIN),
         (GAIN, BEGIN, ResourcesStopped(resources=T0, reason=StopReason.CLOSED)),
-    ],
-)
-def test_pairs_when_each_comes_in_its_turn_are_kept(records: tuple[Record, ...]) -> None:
-    rows = [(at_ms, "a", record) for at_ms, record in enumerate((START, *records))]
-    assert list(check_pairs(telemetry(*rows), stop_max_ms=10)) == []
+    ]:
+        with subtests.test(records=records):
+            rows = [(at_ms, "a", record) for at_ms, record in enumerate((START, *records))]
+            assert list(check_pairs(telemetry(*rows), stop_max_ms=10)) == []
 
 
-@for_each(
-    "records, words",
-    [
+def test_pairs_when_something_is_out_of_turn_are_broken(subtests: pytest.Subtests) -> None:
+    for records, words in [
         ((GAIN, GAIN), "is given what it holds"),
         ((GAIN, BEGIN, LOSS, GAIN), "is given what it holds"),
         ((GAIN, BEGIN, TOLD, GAIN), "is given what it holds"),
@@ -180,13 +176,10 @@ def test_pairs_when_each_comes_in_its_turn_are_kept(records: tuple[Record, ...])
         ((GAIN, BEGIN, LOST), "has not lost"),
         ((GAIN, BEGIN, TOLD, LOST), "has not lost"),
         ((GAIN, TOLD, STOP, STOP), "stops what it does not hold"),
-    ],
-)
-def test_pairs_when_something_is_out_of_turn_are_broken(
-    records: tuple[Record, ...], words: str
-) -> None:
-    rows = [(at_ms, "a", record) for at_ms, record in enumerate((START, *records))]
-    assert words in next(iter(check_pairs(telemetry(*rows), stop_max_ms=10))).message
+    ]:
+        with subtests.test(records=records):
+            rows = [(at_ms, "a", record) for at_ms, record in enumerate((START, *records))]
+            assert words in next(iter(check_pairs(telemetry(*rows), stop_max_ms=10))).message
 
 
 def test_pairs_when_a_member_that_did_not_stop_in_time_goes_on_are_broken() -> None:

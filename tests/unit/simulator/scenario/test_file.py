@@ -36,7 +36,6 @@ from coopgroup.simulator.scenario import (
 )
 from coopgroup.simulator.scenario.file import parse_scenario, read_scenario
 from tests.support.cases import cases
-from tests.support.for_each import for_each
 
 SMALL = """\
 duration_ms = 60000
@@ -350,11 +349,12 @@ count = 3 -> count = 3; start_every_ms = 30000
 """
 
 
-@for_each("edit, message", cases(WRONG_VALUES))
-def test_what_is_wrong_is_named_with_file_path_and_value(edit: str, message: str) -> None:
-    old, _, new = edit.partition(" ->")
-    assert old in SMALL
-    assert refusal(SMALL.replace(old, new.strip(), 1)) == f"a.toml: {message}"
+def test_what_is_wrong_is_named_with_file_path_and_value(subtests: pytest.Subtests) -> None:
+    for edit, message in cases(WRONG_VALUES):
+        with subtests.test(edit=edit):
+            old, _, new = edit.partition(" ->")
+            assert old in SMALL
+            assert refusal(SMALL.replace(old, new.strip(), 1)) == f"a.toml: {message}"
 
 
 WRONG_TABLES = """\
@@ -397,9 +397,10 @@ WRONG_TABLES = """\
 """
 
 
-@for_each("table, message", cases(WRONG_TABLES))
-def test_invalid_tables_are_named(table: str, message: str) -> None:
-    assert refusal(f"{SMALL}\n{table}\n").startswith(f"a.toml: {message}")
+def test_invalid_tables_are_named(subtests: pytest.Subtests) -> None:
+    for table, message in cases(WRONG_TABLES):
+        with subtests.test(table=table):
+            assert refusal(f"{SMALL}\n{table}\n").startswith(f"a.toml: {message}")
 
 
 WRONG_EVENTS = """\
@@ -437,9 +438,10 @@ kind = 'delete_topic'; at_ms = 1; topic = 'orders';
 """
 
 
-@for_each("lines, message", cases(WRONG_EVENTS))
-def test_invalid_events_are_named(lines: str, message: str) -> None:
-    assert refusal(event(lines)).startswith(f"a.toml: {message}")
+def test_invalid_events_are_named(subtests: pytest.Subtests) -> None:
+    for lines, message in cases(WRONG_EVENTS):
+        with subtests.test(lines=lines):
+            assert refusal(event(lines)).startswith(f"a.toml: {message}")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Begin and end times of the parts of a scenario."""
 
+import pytest
 from attrs import evolve
 
 from coopgroup.simulator.scenario import (
@@ -29,7 +30,6 @@ from coopgroup.simulator.scenario.times import (
     lifetimes,
     processes_of,
 )
-from tests.support.for_each import for_each
 
 LATER = Topic(name="later", partitions=1, rate_per_s=(0.0,))
 SCENARIO = Scenario(
@@ -44,31 +44,32 @@ SCENARIO = Scenario(
 SCALED = evolve(SCENARIO, events=(Scale(at_ms=500, members="w", to=2, every_ms=7),))
 
 
-@for_each(
-    "event, end_ms",
-    [
-        (Crash(at_ms=1000, member="solo"), 1000),
-        (Crash(at_ms=1000, member="solo", back_after_ms=20), 1020),
-        (Close(at_ms=1000, member="solo", back_after_ms=20), 1020),
-        (Pause(at_ms=1000, member="solo", for_ms=20), 1020),
-        (Cut(at_ms=1000, members=("solo",), for_ms=20), 1020),
-        (CoordinatorLost(at_ms=1000, for_ms=20), 1020),
-        (CoordinatorMoved(at_ms=1000), 1000),
-        (Flap(at_ms=1000, member="solo", up_ms=10, down_ms=3, times=3), 1029),
-        (AddPartitions(at_ms=1000, topic="t", rate_per_s=(0.0,)), 1000),
-        (CreateTopic(at_ms=1000, topic=LATER), 1000),
-        (DeleteTopic(at_ms=1000, topic="t"), 1000),
-        (Rate(at_ms=1000, topic="t", rate_per_s=1.0), 1000),
-        (Capacity(at_ms=1000, members=("w",), capacity_per_s=1.0), 1000),
-        (RollingRestart(at_ms=1000, members=("w",), down_ms=3, every_ms=50, batch=2), 1103),
-        (RollingRestart(at_ms=1000, members=("w", "w-1"), down_ms=3, every_ms=50), 1203),
-        (Scale(at_ms=1000, members="w", to=8, every_ms=50), 1100),
-        (Scale(at_ms=1000, members="w", to=5, every_ms=50), 1000),
-    ],
-)
-def test_an_event_ends_with_the_last_thing_that_it_does(event: Event, end_ms: int) -> None:
-    assert event_end_ms(SCENARIO, event) == end_ms
-    assert last_event_ms(evolve(SCENARIO, events=(event,))) == end_ms
+ENDS: list[tuple[Event, int]] = [
+    (Crash(at_ms=1000, member="solo"), 1000),
+    (Crash(at_ms=1000, member="solo", back_after_ms=20), 1020),
+    (Close(at_ms=1000, member="solo", back_after_ms=20), 1020),
+    (Pause(at_ms=1000, member="solo", for_ms=20), 1020),
+    (Cut(at_ms=1000, members=("solo",), for_ms=20), 1020),
+    (CoordinatorLost(at_ms=1000, for_ms=20), 1020),
+    (CoordinatorMoved(at_ms=1000), 1000),
+    (Flap(at_ms=1000, member="solo", up_ms=10, down_ms=3, times=3), 1029),
+    (AddPartitions(at_ms=1000, topic="t", rate_per_s=(0.0,)), 1000),
+    (CreateTopic(at_ms=1000, topic=LATER), 1000),
+    (DeleteTopic(at_ms=1000, topic="t"), 1000),
+    (Rate(at_ms=1000, topic="t", rate_per_s=1.0), 1000),
+    (Capacity(at_ms=1000, members=("w",), capacity_per_s=1.0), 1000),
+    (RollingRestart(at_ms=1000, members=("w",), down_ms=3, every_ms=50, batch=2), 1103),
+    (RollingRestart(at_ms=1000, members=("w", "w-1"), down_ms=3, every_ms=50), 1203),
+    (Scale(at_ms=1000, members="w", to=8, every_ms=50), 1100),
+    (Scale(at_ms=1000, members="w", to=5, every_ms=50), 1000),
+]
+
+
+def test_an_event_ends_with_the_last_thing_that_it_does(subtests: pytest.Subtests) -> None:
+    for event, end_ms in ENDS:
+        with subtests.test(event=event, end_ms=end_ms):
+            assert event_end_ms(SCENARIO, event) == end_ms
+            assert last_event_ms(evolve(SCENARIO, events=(event,))) == end_ms
 
 
 def test_a_set_stands_for_the_processes_that_it_has_at_that_moment() -> None:

@@ -44,7 +44,6 @@ from tests.support.consumer_members import (
     new,
     stable,
 )
-from tests.support.for_each import for_each
 from tests.support.members import HELD, KEPT
 
 MINE = KeptIdentity(member_id="k", generation=3, topics=("T",), protocol="consumer")
@@ -88,10 +87,11 @@ def test_member_without_an_id_of_its_process_is_refused() -> None:
         new_member(attrs.evolve(CONFIG, own_id=""))
 
 
-@for_each("state", EVERY_STATE)
-def test_broker_assigns_in_each_state(state: MemberState) -> None:
+def test_broker_assigns_in_each_state(subtests: pytest.Subtests) -> None:
     """Health, metrics and `watch` say so, also after a loss."""
-    assert EVERY_STATE[state]().member.round.by_broker
+    for state in EVERY_STATE:
+        with subtests.test(state=state):
+            assert EVERY_STATE[state]().member.round.by_broker
 
 
 # --- the session timeout -----------------------------------------------------------------------
@@ -227,8 +227,11 @@ def test_session_steps_the_machine_of_its_member() -> None:
     assert not backing_off(session)
 
 
-@for_each("state", [one for one in EVERY_STATE if one is not MemberState.FAILED])
-def test_error_inside_the_process_ends_the_membership_in_each_state(state: MemberState) -> None:
-    session, _ = fail(Session(member=EVERY_STATE[state]().member), "bug", now_ms=20_000)
-    ended = MemberState.UNSUBSCRIBED if state is MemberState.LEAVING else MemberState.FAILED
-    assert (session.member.state, session.member.owned) == (ended, EMPTY)
+def test_error_inside_the_process_ends_the_membership_in_each_state(
+    subtests: pytest.Subtests,
+) -> None:
+    for state in [one for one in EVERY_STATE if one is not MemberState.FAILED]:
+        with subtests.test(state=state):
+            session, _ = fail(Session(member=EVERY_STATE[state]().member), "bug", now_ms=20_000)
+            ended = MemberState.UNSUBSCRIBED if state is MemberState.LEAVING else MemberState.FAILED
+            assert (session.member.state, session.member.owned) == (ended, EMPTY)

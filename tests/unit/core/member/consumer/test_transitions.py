@@ -1,6 +1,7 @@
 """The table of states of a member of KIP-848: events reach each row; other moves are refused."""
 
 from collections.abc import Callable, Mapping
+from itertools import product
 
 import pytest
 
@@ -28,7 +29,6 @@ from tests.support.consumer_members import (
     revoking,
     stable,
 )
-from tests.support.for_each import for_each
 from tests.support.members import HELD
 
 Way = Callable[[], DrivenConsumer]
@@ -77,8 +77,7 @@ ROWS = [(state, trigger) for state, row in MOVES.items() for trigger in row]
 HOLES = [(state, trigger) for state in MOVES for trigger in Trigger if (state, trigger) not in ROWS]
 
 
-@for_each("state, trigger", ROWS)
-def test_row_is_reached_by_events(
+def _row_is_reached_by_events(
     state: MemberState, trigger: Trigger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moves: list[tuple[Row, MemberState]] = []
@@ -95,13 +94,22 @@ def test_row_is_reached_by_events(
     assert ((state, trigger), MOVES[state][trigger]) in moves
 
 
-@for_each("state, trigger", HOLES)
-def test_hole_is_refused_and_changes_nothing(state: MemberState, trigger: Trigger) -> None:
-    member = EVERY_STATE[state]().member
-    turn = Turn(member=member, now_ms=10_000)
-    with pytest.raises(LocalProtocolError, match=f"{state.value} cannot be moved by"):
-        turn.move(trigger, "a test")
-    assert (turn.member, turn.effects) == (member, [])
+def test_row_is_reached_by_events(
+    monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    for state, trigger in ROWS:
+        with subtests.test(state=state, trigger=trigger):
+            _row_is_reached_by_events(state, trigger, monkeypatch)
+
+
+def test_hole_is_refused_and_changes_nothing(subtests: pytest.Subtests) -> None:
+    for state, trigger in HOLES:
+        with subtests.test(state=state, trigger=trigger):
+            member = EVERY_STATE[state]().member
+            turn = Turn(member=member, now_ms=10_000)
+            with pytest.raises(LocalProtocolError, match=f"{state.value} cannot be moved by"):
+                turn.move(trigger, "a test")
+            assert (turn.member, turn.effects) == (member, [])
 
 
 def test_table_has_the_seven_states_that_events_reach() -> None:
@@ -109,18 +117,18 @@ def test_table_has_the_seven_states_that_events_reach() -> None:
     assert len(MOVES) == 7
 
 
-@for_each(
-    "state, late",
-    [(state, LATE) for state in MOVES if state is not _S.REVOKING]
-    + [(state, LossHandled()) for state in MOVES if state is not _S.LOSING],
-)
-def test_application_may_answer_in_every_state(state: MemberState, late: Event) -> None:
-    before = EVERY_STATE[state]().member
-    assert EVERY_STATE[state]().give(late).member == before
+def test_application_may_answer_in_every_state(subtests: pytest.Subtests) -> None:
+    late: tuple[tuple[MemberState, Event], ...] = ((_S.REVOKING, LATE), (_S.LOSING, LossHandled()))
+    for (waiting, answer), state in product(late, MOVES):
+        with subtests.test(state=state, answer=answer):
+            before = EVERY_STATE[state]().member
+            is_ignored = EVERY_STATE[state]().give(answer).member == before
+            assert is_ignored == (state is not waiting)
 
 
-@for_each("state", MOVES)
-def test_only_stable_and_revoking_members_own_something(state: MemberState) -> None:
-    owned = {_S.STABLE: HELD, _S.REVOKING: HELD}
-    assert EVERY_STATE[state]().member.owned == owned.get(state, EMPTY)
-    assert revoking().stop(T1).member.owned == T0
+def test_only_stable_and_revoking_members_own_something(subtests: pytest.Subtests) -> None:
+    for state in MOVES:
+        with subtests.test(state=state):
+            owned = {_S.STABLE: HELD, _S.REVOKING: HELD}
+            assert EVERY_STATE[state]().member.owned == owned.get(state, EMPTY)
+            assert revoking().stop(T1).member.owned == T0
