@@ -49,6 +49,23 @@ settings.load_profile(
 
 
 @pytest.fixture
+def subtests(
+    subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
+) -> Generator[pytest.Subtests]:
+    """Those of pytest. A test whose matrix has no cell fails."""
+    cells = []
+    test = subtests.test
+
+    def counted(msg: str | None = None, **values: Any) -> Any:  # noqa: ANN401 - as pytest's
+        cells.append(msg)
+        return test(msg, **values)
+
+    monkeypatch.setattr(subtests, "test", counted)
+    yield subtests
+    assert cells, "no cell was tried"
+
+
+@pytest.fixture
 def own_threads() -> Callable[[], list[str]]:
     """Name coopgroup's living threads that this test has started, sorted.
 

@@ -8,7 +8,6 @@ one owner, and it warms up and moves as a whole".
 """
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
 
 import attrs
 import numpy as np
@@ -19,17 +18,13 @@ from hypothesis import strategies as st
 from coopgroup.assignors import LagAwareAssignor, RangeAssignor, RoundRobinAssignor, StickyAssignor
 from coopgroup.core.assignors.base import Assignor
 from coopgroup.core.leader import RoundDecision
-from coopgroup.core.model import EMPTY, NOBODY, GroupSnapshot, ResourceSet
-from coopgroup.core.model.resource_set import Int32Array
+from coopgroup.core.model import EMPTY, NOBODY, ResourceSet
 from coopgroup.core.policies.policy import Policy
 from coopgroup.core.policies.warmth import warmup_of
 from coopgroup.policies import (
     DeferredPolicy,
     IncrementalPolicy,
-    Offer,
-    RoundContext,
     SimplePolicy,
-    StagedRound,
     Warmup,
 )
 from tests.support.groups import target_of
@@ -54,27 +49,7 @@ options_of = st.builds(
 )
 
 
-@attrs.frozen
-class Unaware:
-    """A user's policy that moves resources to cold members: the leader must take them back."""
-
-    inner: Policy
-    name: ClassVar[str] = "unaware"
-
-    @property
-    def warmup(self) -> Warmup | None:
-        return warmup_of(self.inner)
-
-    def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
-        return self.inner.offer(group, attrs.evolve(context, warmth=None))
-
-    def stage(
-        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
-    ) -> StagedRound:
-        return self.inner.stage(group, target, attrs.evolve(context, warmth=None), offer)
-
-
-built_in: st.SearchStrategy[Policy] = st.one_of(
+policies: st.SearchStrategy[Policy] = st.one_of(
     st.builds(SimplePolicy, warmup=options_of),
     st.builds(DeferredPolicy, warmup=options_of, scheduled_rebalance_timeout_ms=st.just(DELAY_MS)),
     st.builds(
@@ -85,7 +60,6 @@ built_in: st.SearchStrategy[Policy] = st.one_of(
         move_interval_ms=st.sampled_from((0, 20)),
     ),
 )
-policies = built_in | st.builds(Unaware, inner=built_in)
 sticky = st.sampled_from((StickyAssignor(), LagAwareAssignor()))
 assignors = sticky | st.sampled_from((RangeAssignor(), RoundRobinAssignor()))
 several = st.fixed_dictionaries({name: st.integers(0, 6) for name in TOPICS})

@@ -26,6 +26,7 @@ from attrs import define, field
 from coopgroup.core.member.effects import GrantResources, LoseResources, Send
 from coopgroup.core.member.events import (
     LeaveRequested,
+    LossHandled,
     WarmSetDeclared,
 )
 from coopgroup.core.model import EMPTY, Resource, ResourceSet
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 
     from coopgroup.core.leader import RoundRequest, TopicMetadata
     from coopgroup.core.model.group_api import JoinedMember
-    from coopgroup.core.session import DecisionMade, SessionEffect
+    from coopgroup.core.session import DecisionMade, SessionEffect, SessionEvent
     from coopgroup.kafka.membership.ports import Notice
     from coopgroup.telemetry import Envelope, Record
     from tests.swarm.runs import SwarmRun
@@ -190,15 +191,26 @@ class Topic:
 
 @define(eq=False)
 class _Port(Port):
-    """What `ResourceWork` knows of its group."""
+    """What `ResourceWork` knows of its group.
+
+    Attributes:
+        losses: losses that it has not answered.
+    """
 
     is_losing: bool = False
+    losses: int = 0
 
     @property
     def lease_until_s(self) -> float:
         if self.is_losing:
             return -math.inf
         return self.member.hold_until_ms / 1_000 if self.member.owned else math.inf
+
+    def post(self, event: SessionEvent) -> None:
+        self.losses -= isinstance(event, LossHandled)
+        if self.losses < 0:
+            self.process.world.object_to("callbacks", f"{self.process.name} answers a loss twice")
+        super().post(event)
 
 
 @define(kw_only=True, eq=False)
@@ -310,7 +322,7 @@ class NamedApplication(TrueApplication):
             told = ResourceSet.from_pairs(self._begun)
             self._write(ResourcesStopped(resources=told, reason=StopReason.LOST))
         self._lost |= set(self.owned)
-        self.port.is_losing = True
+        self.port.is_losing, self.port.losses = True, self.port.losses + 1
         self._put(LoseResources(resources=self.owned, cause="lost"))
         self.port.is_losing = False
 

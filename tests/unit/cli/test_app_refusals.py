@@ -144,7 +144,7 @@ def test_job_of_the_pipeline_is_refused_before_spark_starts(
         ([*ADVISE, "--html", "no/page"], "--html: got 'no/page', expected "),
         ([*ADVISE, "--group", "h", "--html", "page"], "a page has one group"),
     ]:
-        with subtests.test(arguments=arguments):
+        with subtests.test(complaint, arguments=arguments):
             assert complaint in refused(["pipeline", *arguments], capsys)
 
 

@@ -155,7 +155,7 @@ def test_read_line_when_a_field_is_wrong_names_it(subtests: pytest.Subtests) -> 
         (changed(state=FULL["state"] | {"silent": [1]}), "state: got {"),
         (changed(state=FULL["state"] | {"known": {"t": ["0"]}}), "state: got {"),
     ]:
-        with subtests.test(row=row):
+        with subtests.test(message, row=row):
             assert refusal(row).startswith(message)
 
 

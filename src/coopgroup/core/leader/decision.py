@@ -199,6 +199,7 @@ def _decided(
             staged.plan,
             stops_the_world=isinstance(policy, EagerPolicy),
             warmup=warmup_of(policy),
+            cold_moves=None if warm is None else warm.cold_moves,
         )
         if problems:  # such a plan may have any form, and nothing can be remembered of it
             return _Refusal(problems)

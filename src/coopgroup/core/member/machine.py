@@ -4,8 +4,9 @@ This file uses no clock, no socket and no randomness. The host passes events in 
 and carries out the effects in order. A step has four parts, always in this order: handle the event,
 handle passed deadlines, give up stopped resources, send the requests that are due.
 
-Two kinds of events are dropped before the table is used, because they are normal: an answer to a
-request that is no longer on its way, and the decision of a round that is over.
+Some events are dropped before the table is used, because they are normal: an answer to a request
+that is no longer on its way, the decision of a round that is over, and an answer of the application
+for which the member no longer waits.
 """
 
 from __future__ import annotations

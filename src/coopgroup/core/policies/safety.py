@@ -47,6 +47,7 @@ def violations(
     *,
     stops_the_world: bool = False,
     warmup: Warmup | None = None,
+    cold_moves: BoolArray | None = None,
 ) -> tuple[str, ...]:
     """Return the safety rules that a plan violates.
 
@@ -56,6 +57,8 @@ def violations(
         stops_the_world: whether members stop everything before they join, so that claims do not
             count: rules (b), (f) and (g) are then skipped.
         warmup: limits of the warm-ups; None for no limits.
+        cold_moves: bool (R,): is taken from its owner for a member that should warm up first; None
+            for no resource.
 
     Returns:
         One sentence for each violated rule, empty for a safe plan. If arrays have a wrong form,
@@ -66,7 +69,8 @@ def violations(
         return malformed
     if stops_the_world:
         return tuple(_eager_problems(group, plan))
-    return (*_plan_problems(group, plan), *_warmup_problems(group, plan, warmup))
+    problems = (*_plan_problems(group, plan), *_warmup_problems(group, plan, warmup))
+    return problems if cold_moves is None else (*problems, *made_too_early(group, cold_moves))
 
 
 def _misplacements(group: GroupSnapshot, target: Int32Array) -> Iterator[str]:
@@ -326,6 +330,12 @@ def too_many_warmups(group: GroupSnapshot, plan: RoundPlan, limits: Warmup) -> I
     most = int(np.bincount(cold).max(initial=0))
     if most > limits.per_member:
         yield f"{most} cold warm-ups of one member, expected at most {limits.per_member}"
+
+
+def made_too_early(group: GroupSnapshot, cold_moves: BoolArray) -> Iterator[str]:
+    """Rule (j): a move waits, and the owner works on, until the receiver is warm."""
+    expected = "expected it to wait while `context.warmth.waits_for(target)`"
+    yield from _first(group, cold_moves, f"taken for a member that is cold, {expected}")
 
 
 def _pairs(group: GroupSnapshot, resources: Int32Array, members: Int32Array) -> Int64Array:

@@ -14,7 +14,8 @@ A round with warm-ups, step by step:
 2. A free resource goes to a warm member. A lost one then does not wait for its owner.
 3. The assignor answers, and perhaps once more (`shown_again`): it sees running warm-ups as done, so
    that they are kept.
-4. `held_moves`: a move to a cold member is held back, and the member warms up.
+4. The policy holds back a move to a cold member (`Warmth.waits_for`), and the member warms up
+   (`held_moves`). A plan with such a move is refused.
 5. Module `standbys` chooses the members that stay warm beside the owner.
 6. `Warming` has the order of these steps, the limits, and the memory for the next round.
 
@@ -38,8 +39,7 @@ from coopgroup.core.model.pairs import (
     pair_keys,
     resources_of,
 )
-from coopgroup.core.model.plan import revoked_claims
-from coopgroup.core.policies.facts import facts_of, may_keep, remember_round, rightful_resources
+from coopgroup.core.policies.facts import facts_of, may_keep, rightful_resources
 from coopgroup.core.policies.memory import PairKind, Past, RememberedPairs
 from coopgroup.core.policies.moves import less_even
 from coopgroup.core.policies.policy import Offer
@@ -293,45 +293,38 @@ def _replacements(warmth: Warmth, target: Int32Array, exchanged: BoolArray) -> I
 
 # --- the moves of a staged round ------------------------------------------------------------------
 # The moves of a staged round, and those that a policy may not make yet.
-#
-# A policy holds back its moves to cold members by itself (`Warmth.waits_for`). A user's policy need
-# not know of warm-ups. Then the leader takes such moves back: the owner keeps the resource, which
-# is always safe, and the receiver warms up.
 
 
 @frozen(kw_only=True, eq=False)
 class HeldMoves:
-    """A staged round without moves to cold members.
+    """The moves of a staged round to cold members.
 
     Attributes:
-        staged: the policy's round.
         held: bool (R,): stays with its owner only because its receiver is cold.
+        made: bool (R,): is taken from its owner although its receiver is cold. Such a plan is
+            refused.
         receiver: int32 (R,): final receiver of each resource that the policy moves or grants;
             `NOBODY` for a resource that stays.
     """
 
-    staged: StagedRound
     held: BoolArray
+    made: BoolArray
     receiver: Int32Array
 
 
-def held_moves(warmth: Warmth, context: RoundContext, staged: StagedRound) -> HeldMoves:
-    """Find the moves of a round, and take back those to cold members.
+def held_moves(warmth: Warmth, staged: StagedRound) -> HeldMoves:
+    """Find the moves of a round.
 
     Args:
         warmth: facts of the round with R resources.
-        context: context of the round.
         staged: what the policy decided.
     """
     receiver = _receivers_of(staged)
     taken = warmth.keeps & (staged.plan.assigned != warmth.group.owner)
     moves = (receiver != warmth.group.owner) & (taken | _planned_in(warmth, staged))
-    held = moves & warmth.waits_for(receiver)
-    back = held & taken
-    if back.any():
-        staged = _taken_back(warmth.group, context, staged, back, receiver)
+    cold = moves & warmth.waits_for(receiver)
     receiver = np.where(warmth.keeps & ~moves, NOBODY, receiver).astype(np.int32)
-    return HeldMoves(staged=staged, held=held, receiver=receiver)
+    return HeldMoves(held=cold & ~taken, made=cold & taken, receiver=receiver)
 
 
 def _receivers_of(staged: StagedRound) -> Int32Array:
@@ -350,53 +343,6 @@ def _planned_in(warmth: Warmth, staged: StagedRound) -> BoolArray:
     return warmth.keeps & staged.state.resources.planned
 
 
-def _taken_back(
-    group: GroupSnapshot,
-    context: RoundContext,
-    staged: StagedRound,
-    back: BoolArray,
-    receiver: Int32Array,
-) -> StagedRound:
-    """Leave resources with their owners, and bring the plan and the memory up to date."""
-    plan, state, facts = staged.plan, staged.state, facts_of(group, context)
-    assigned = np.where(back, group.owner, plan.assigned).astype(np.int32)
-    stops = revoked_claims(group, assigned)
-    stopping = stops & facts.told
-    # Without a stop or a free resource a follow-up round would find the same group, without end.
-    moves_on = (stops & ~stopping).any() or (plan.waiting & ~group.claimed()).any()
-    rejoin_in_ms = plan.rejoin_in_ms
-    if state is not None and state.next_round_ms is not None and not stops.any():
-        rejoin_in_ms = max(state.next_round_ms - context.now_ms, 1)
-    follow_up = plan.follow_up and bool(moves_on)
-    if not follow_up and rejoin_in_ms is None and not stops.any():
-        follow_up = _puts_off(plan)
-    plan = attrs.evolve(
-        plan,
-        target=np.where(back, receiver, plan.target).astype(np.int32),
-        assigned=assigned,
-        follow_up=follow_up,
-        waiting=plan.waiting | back,
-        stopping=stopping,
-        rejoin_in_ms=None if follow_up else rejoin_in_ms,
-    )
-    if state is not None:
-        fresh = remember_round(group, context, facts.unclaimed, assigned)
-        rows = attrs.evolve(
-            state.resources,
-            past=fresh.resources.past,
-            holder=fresh.resources.holder,
-            planned=state.resources.planned | back,
-        )
-        state = attrs.evolve(state, resources=rows, pairs=fresh.pairs)
-    return attrs.evolve(staged, plan=plan, state=state)
-
-
-def _puts_off(plan: RoundPlan) -> bool:
-    """Return whether a resource waits that needs another round."""
-    forming = plan.waiting_for_members
-    return bool(plan.lost.any() or (forming is not None and forming.any()))
-
-
 # --- the round ------------------------------------------------------------------------------------
 # `Warming`: a round with warm-ups, around any assignor and any policy.
 #
@@ -405,7 +351,7 @@ def _puts_off(plan: RoundPlan) -> bool:
 # 1. `shown`: the assignor's view.
 # 2. `shown_again` and `better`: its second view, and the better of its two answers.
 # 3. `target_of`: the target, with warm members preferred.
-# 4. `staged`: the policy's round without moves to cold members, and the warm-ups of the plan.
+# 4. `staged`: the policy's round with the warm-ups of the plan.
 #
 # Limits of cold warm-ups: those of moves come first, running ones before new ones, each by
 # resource; then those of standbys in the same order. A member that is kept warm does not count.
@@ -423,8 +369,7 @@ class Warming:
         warmth: facts of the round.
         context: circumstances of the round.
         offer: the policy's offer.
-        taken: bool (R,): waits or returns in the offer of a user's policy, and a warm member takes
-            it. Our own policies know of warm members, and offer such a resource as free.
+        taken: bool (R,): waits or returns in the offer, and a warm member takes it.
     """
 
     warmth: Warmth
@@ -492,8 +437,7 @@ class Warming:
             staged: the policy's round.
         """
         group, warmth = self.warmth.group, self.warmth
-        moves = held_moves(warmth, self.context, staged)
-        plan = moves.staged.plan
+        moves, plan = held_moves(warmth, staged), staged.plan
         waits = plan.lost & (moves.receiver == NOBODY)
         receiver = np.where(waits, warmth.receivers, moves.receiver)
         receiver = np.where(receiver == plan.assigned, NOBODY, receiver).astype(np.int32)
@@ -501,7 +445,8 @@ class Warming:
         warmups, cold = self._warmups(plan, receiver, moves.held, refused)
         return WarmRound(
             warming=self,
-            moves=moves,
+            staged=staged,
+            cold_moves=moves.made,
             receiver=receiver,
             plan=attrs.evolve(
                 plan,
@@ -568,7 +513,8 @@ class WarmRound:
 
     Attributes:
         warming: the steps before.
-        moves: the policy's round.
+        staged: the policy's round.
+        cold_moves: bool (R,): moves that the policy should not have made yet.
         plan: the plan with warm-ups.
         receiver: int32 (R,): receivers of unfinished moves.
         warmups: the warm-ups of the plan, as ascending pairs.
@@ -579,7 +525,8 @@ class WarmRound:
     """
 
     warming: Warming
-    moves: HeldMoves
+    staged: StagedRound
+    cold_moves: BoolArray
     plan: RoundPlan
     receiver: Int32Array
     warmups: Int64Array
@@ -590,7 +537,7 @@ class WarmRound:
     @property
     def round_(self) -> StagedRound:
         """The policy's round with the plan that has the warm-ups."""
-        return attrs.evolve(self.moves.staged, plan=self.plan)
+        return attrs.evolve(self.staged, plan=self.plan)
 
     def remembered(self, state: PolicyState) -> PolicyState:
         """Return the memory of the round with its warm-ups."""

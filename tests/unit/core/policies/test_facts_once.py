@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable
 from types import CodeType, FrameType
 
-import attrs
 import pytest
 
 from coopgroup.core.model import ResourceSet
@@ -79,30 +78,6 @@ def test_facts_of_a_group_are_found_once(
     group = with_a_move_under_way(kind(warmup=warmup))
     found = calls([*FACTS, kind.offer, kind.stage], group.round)
     assert found == each(groups) | {"offer": 1, "stage": 1}
-
-
-@attrs.frozen
-class Unaware:
-    """A user's policy that moves resources to cold members, so that the leader takes moves back."""
-
-    warmup: Warmup
-    name = "unaware"
-
-    def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
-        return SimplePolicy().offer(group, attrs.evolve(context, warmth=None))
-
-    def stage(
-        self, group: GroupSnapshot, target: Int32Array, context: RoundContext, offer: Offer
-    ) -> StagedRound:
-        return SimplePolicy().stage(group, target, attrs.evolve(context, warmth=None), offer)
-
-
-@pytest.mark.parametrize(("warmup", "groups"), [(WARM, 1), (BUNDLED, 2)])
-def test_facts_are_found_once_if_moves_are_taken_back(warmup: Warmup, groups: int) -> None:
-    group = with_a_move_under_way(Unaware(warmup))
-    found = calls([*FACTS, Unaware.offer, Unaware.stage], group.round)
-    assert found == each(groups) | {"offer": 1, "stage": 1}
-    assert group.members["c"].warmups, "its moves were taken back, and it warms up instead"
 
 
 class Failing(SimplePolicy):

@@ -1,7 +1,7 @@
-"""Moves to cold members are held back, whatever the policy does with the target."""
+"""Policies of users hold back moves to cold members, or their rounds are refused."""
 
 from itertools import product
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import attrs
 import numpy as np
@@ -20,6 +20,7 @@ from coopgroup.core.model import (
 from coopgroup.core.model.resource_set import Int32Array
 from coopgroup.core.policies.memory import PairKind, Past
 from coopgroup.core.policies.policy import Policy
+from coopgroup.core.telemetry.records import RoundRefused
 from coopgroup.policies import (
     IncrementalPolicy,
     Offer,
@@ -85,14 +86,20 @@ def claim(member_id: str, *owned: int, warm: ResourceSet | None = FOUR - FOUR) -
     )
 
 
-def decided(
+def decided(policy: Policy, *claims: MemberClaim, **options: Any) -> RoundDecision:  # noqa: ANN401 - of `round_of`
+    decision = round_of(policy, *claims, **options)
+    assert not decision.refused, decision.records
+    return decision
+
+
+def round_of(
     policy: Policy,
     *claims: MemberClaim,
     assignor: Assignor | None = None,
     balance: bool = False,
     state: PolicyState | None = None,
 ) -> RoundDecision:
-    decision = decide_round(
+    return decide_round(
         resolve_claims(claims, FOUR),
         HOT,
         assignor=StickyAssignor() if assignor is None else assignor,
@@ -106,14 +113,12 @@ def decided(
             lags=HOT,
         ),
     )
-    assert not decision.refused, decision.records
-    return decision
 
 
-def test_policy_of_a_user_makes_no_cold_move(subtests: pytest.Subtests) -> None:
-    for ignores, promises, count in product([False, True], [False, True], [0, 1]):
-        with subtests.test(ignores=ignores, promises=promises, count=count):
-            policy = Obstinate(count=count, promises=promises, ignores=ignores)
+def test_policy_of_a_user_holds_back_cold_moves(subtests: pytest.Subtests) -> None:
+    for promises, count in product([False, True], [0, 1]):
+        with subtests.test(promises=promises, count=count):
+            policy = Obstinate(count=count, promises=promises)
             plan = decided(policy, claim("a", 0, 1, 2, 3), claim("b")).plan
             assert plan.assigned.tolist() == [0, 0, 0, 0]
             assert plan.waiting.tolist() == [count == 1, True, False, True]
@@ -122,12 +127,9 @@ def test_policy_of_a_user_makes_no_cold_move(subtests: pytest.Subtests) -> None:
             assert not plan.follow_up, "the next round would find the same group"
 
 
-@pytest.mark.parametrize("ignores", [False, True])
 @pytest.mark.parametrize("promises", [False, True])
-def test_move_of_a_user_that_is_taken_back_is_not_forgotten(
-    *, promises: bool, ignores: bool
-) -> None:
-    policy = Obstinate(count=0, promises=promises, ignores=ignores)
+def test_move_of_a_user_that_waits_is_not_forgotten(*, promises: bool) -> None:
+    policy = Obstinate(count=0, promises=promises)
     state = decided(policy, claim("a", 0, 1, 2, 3), claim("b")).state
     rows = state.resources
     assert rows.receiver.tolist() == [NOBODY, 1, NOBODY, 1]
@@ -137,11 +139,21 @@ def test_move_of_a_user_that_is_taken_back_is_not_forgotten(
     assert not promises or planned_in(state) == ResourceSet({"T": [1, 3]})
 
 
-def test_policy_that_ignores_warm_ups_moves_what_is_warm() -> None:
-    policy = Obstinate(count=0, ignores=True)
-    warm = ResourceSet({"T": [1]})
-    plan = decided(policy, claim("a", 0, 1, 2, 3), claim("b", warm=warm)).plan
-    assert (plan.assigned.tolist(), plan.follow_up) == ([0, -1, 0, 0], True)
+@pytest.mark.parametrize("promises", [False, True])
+def test_policy_that_ignores_warm_ups_is_refused_until_all_receivers_are_warm(
+    *, promises: bool
+) -> None:
+    """The sentence has the call that the policy should make."""
+    policy = Obstinate(count=0, promises=promises, ignores=True)
+    half = ResourceSet({"T": [1]})
+    owner = claim("a", 0, 1, 2, 3)
+    refused = round_of(policy, owner, claim("b", warm=half))
+    assert refused.plan.assigned.tolist() == [0, 0, 0, 0]
+    expected = "expected it to wait while `context.warmth.waits_for(target)`: T-3"
+    sentence = f"taken for a member that is cold, {expected}"
+    assert refused.records[0] == RoundRefused(violations=(sentence,))
+    plan = decided(policy, owner, claim("b", warm=half | ResourceSet({"T": [3]}))).plan
+    assert (plan.assigned.tolist(), plan.follow_up) == ([0, -1, 0, -1], True)
 
 
 @pytest.mark.parametrize("takes_part", [True, False])

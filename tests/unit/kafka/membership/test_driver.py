@@ -30,6 +30,7 @@ from coopgroup.core.model.group_api import (
     HeartbeatAnswer,
     HeartbeatRequest,
     JoinGroupRequest,
+    LeaveGroupRequest,
     OffsetCommitRequest,
     SyncGroupRequest,
 )
@@ -372,15 +373,18 @@ def test_driver_when_a_deadline_cannot_be_told_fails_the_member_and_can_be_stopp
 def test_driver_when_the_log_fails_lives_on(
     hand: Hand, driver_and_group: DriverAndGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver, _ = driver_and_group
+    driver, group = driver_and_group
     monkeypatch.setattr(logging.getLogger("coopgroup"), "handle", fail)
     monkeypatch.setattr(TelemetrySink, "write", fail)
     subscribe(hand, driver)
-    joined = driver.member.state
-    for _ in range(2):  # the second one is refused, and the refusal is logged
-        driver.post(LEAVE)
-    hand.run()
-    assert (joined, driver.member.state) == (MemberState.STABLE, MemberState.UNSUBSCRIBED)
+    group.silent = frozenset({LeaveGroupRequest})
+    driver.post(LEAVE)
+    driver.post(SubscriptionChanged(topics=("t",)))  # refused, and the refusal is logged
+    outcomes: list[object] = []
+    driver.request_commit((Offset("orders", 0, 5),), outcomes.append)
+    hand.advance(1.0)
+    assert driver.member.state is MemberState.LEAVING
+    assert outcomes
 
 
 def test_driver_when_a_commits_caller_fails_goes_on(

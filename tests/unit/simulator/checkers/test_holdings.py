@@ -132,25 +132,27 @@ def test_single_owner_when_two_hold_one_resource_is_broken(
 
 
 def test_pairs_when_each_comes_in_its_turn_are_kept(subtests: pytest.Subtests) -> None:
-    for records in [
-        (GAIN, BEGIN, TOLD, STOP, GAIN, BEGIN),
-        (GAIN, TOLD, STOP),
-        (GAIN, BEGIN, TOLD, LATE),
-        (GAIN, BEGIN, LATE, ProcessEnded(cause=EndCause.CLOSED)),
-        (GAIN, BEGIN, LOSS, LOST, GAIN),
-        (GAIN, BEGIN, LATE, DEAD),
-        (GAIN, BEGIN, LATE, LEAVES, GAIN, BEGIN),
-        (GAIN, BEGIN, ProcessPaused(), LOST, ProcessEnded(cause=EndCause.CLOSED)),
-        (GAIN, BEGIN, ProcessPaused(), LOST, LOSS, ProcessResumed(), GAIN, BEGIN),
-        (GAIN, BEGIN, ProcessPaused(), ProcessResumed(), LOSS, LOST),
-        (GAIN, LOSS, GAIN),
-        (GAIN, TOLD, GAIN, BEGIN),
-        (GAIN, YIELDS, GAIN, BEGIN),
-        (GAIN, LEAVES, GAIN),
-        (GAIN, BEGIN, TOLD, CHANGED, GAIN, BEGIN),
-        (GAIN, BEGIN, ResourcesStopped(resources=T0, reason=StopReason.CLOSED)),
-    ]:
-        with subtests.test(records=records):
+    for number, records in enumerate(
+        [
+            (GAIN, BEGIN, TOLD, STOP, GAIN, BEGIN),
+            (GAIN, TOLD, STOP),
+            (GAIN, BEGIN, TOLD, LATE),
+            (GAIN, BEGIN, LATE, ProcessEnded(cause=EndCause.CLOSED)),
+            (GAIN, BEGIN, LOSS, LOST, GAIN),
+            (GAIN, BEGIN, LATE, DEAD),
+            (GAIN, BEGIN, LATE, LEAVES, GAIN, BEGIN),
+            (GAIN, BEGIN, ProcessPaused(), LOST, ProcessEnded(cause=EndCause.CLOSED)),
+            (GAIN, BEGIN, ProcessPaused(), LOST, LOSS, ProcessResumed(), GAIN, BEGIN),
+            (GAIN, BEGIN, ProcessPaused(), ProcessResumed(), LOSS, LOST),
+            (GAIN, LOSS, GAIN),
+            (GAIN, TOLD, GAIN, BEGIN),
+            (GAIN, YIELDS, GAIN, BEGIN),
+            (GAIN, LEAVES, GAIN),
+            (GAIN, BEGIN, TOLD, CHANGED, GAIN, BEGIN),
+            (GAIN, BEGIN, ResourcesStopped(resources=T0, reason=StopReason.CLOSED)),
+        ]
+    ):
+        with subtests.test(str(number), records=records):
             rows = [(at_ms, "a", record) for at_ms, record in enumerate((START, *records))]
             assert list(check_pairs(telemetry(*rows), stop_max_ms=10)) == []
 
@@ -177,7 +179,7 @@ def test_pairs_when_something_is_out_of_turn_are_broken(subtests: pytest.Subtest
         ((GAIN, BEGIN, TOLD, LOST), "has not lost"),
         ((GAIN, TOLD, STOP, STOP), "stops what it does not hold"),
     ]:
-        with subtests.test(records=records):
+        with subtests.test(words, records=records):
             rows = [(at_ms, "a", record) for at_ms, record in enumerate((START, *records))]
             assert words in next(iter(check_pairs(telemetry(*rows), stop_max_ms=10))).message
 
