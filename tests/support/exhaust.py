@@ -10,7 +10,7 @@ the simulator or the swarm makes a new revision, which begins again.
 The output is each failing run, what was never reached, and one closing line. A cell that raises
 fails, and is not done: the next call plays it again. Failing runs are minimised and written to
 `simulations/regressions`, one for each history and checker. If all cells are done, or a part of the
-pairs, or the pairs of some cells, the tally in docs/development/exhausted.md gets a row.
+pairs, or the pairs of some cells, the tally in simulations/tally.md gets a row.
 
 A name is that of a history, or of a cell: "topic grows, none, simple".
 
@@ -46,7 +46,7 @@ from tests.swarm.runs import SwarmRun
 _Done: TypeAlias = dict[str, Any]
 BUILD: Final = Path("build/exhaust")
 REGRESSIONS: Final = Path("simulations/regressions")
-TALLY: Final = Path("docs/development/exhausted.md")
+TALLY: Final = Path("simulations/tally.md")
 _SOURCES: Final = ("src/coopgroup/core", "src/coopgroup/simulator", "tests/swarm")
 _SHOWN_MAX: Final = 10  # failures of a cell
 _MINIMISED_MAX: Final = 10  # a broken core fails in each history
