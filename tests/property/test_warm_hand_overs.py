@@ -19,8 +19,8 @@ from tests.support.mutants import Mutant, broken
 from tests.swarm.play import set_topics, small_group
 
 RESTORE_MS: Final = 3_000
-HAND_OVER_MS: Final = 500
-"""Two rounds with a heartbeat interval each, and a stop; a restore takes several times as long."""
+HAND_OVER_MS: Final = 100
+"""A stop and a round, without a wait for a heartbeat. A restore takes thirty times as long."""
 SETTLED_MS: Final = 60_000
 POLICIES: Final = ("simple", "deferred", "incremental")
 SILENT: Final = Mutant(

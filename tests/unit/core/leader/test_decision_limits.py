@@ -11,6 +11,7 @@ from coopgroup.core.leader import decide_round
 from coopgroup.core.model import EMPTY, GroupSnapshot, MemberClaim, resolve_claims
 from coopgroup.core.model.lags import NO_LAGS
 from coopgroup.core.model.resource_set import Int32Array, Int64Array
+from coopgroup.core.telemetry.records import RoundRefused
 from coopgroup.policies import (
     DeferredPolicy,
     Offer,
@@ -201,6 +202,8 @@ def _plan_with_an_unknown_member_is_refused_whatever_is_declined(
         context=RoundContext(leader_id="a", generation=0, now_ms=0, state=None),
     )
     assert decision.refused
+    problem = f"assigned names member {number} of a group of 2"
+    assert decision.records[0] == RoundRefused(violations=(problem,))
 
 
 def test_plan_with_an_unknown_member_is_refused_whatever_is_declined(
