@@ -187,6 +187,7 @@ IMPOSSIBLE_OF_KIP848: Final[_Impossible] = (
         ("CommitRequested", "RevocationCompleted"),
         "a member of KIP-848 joins with nothing",
     ),
+    (frozenset({_S.LOSING}), ("CommitRequested",), "it has nothing to commit"),
     (
         frozenset({_S.UNSUBSCRIBED, _S.FAILED}),
         ("BellRang",),
