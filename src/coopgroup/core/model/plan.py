@@ -25,8 +25,8 @@ class RoundPlan:
         rejoin_in_ms: when all members rejoin even if nothing happens, in ms from now; None for
             never. It is only set in a round without revocations.
         loss_ends_in_ms: when the first wait for a lost owner, or for a group's first members, ends,
-            in ms from now; None without such a wait. A rejoin before it, or without it, continues
-            paced moves.
+            in ms from now; None without such a wait. If the rejoin comes before that end, or
+            nothing waits, it continues paced moves.
         lost: bool (R,): lost, and after this round still waiting for the owner to return.
         created: bool (R,): never owned before, granted in this round.
         waiting: bool (R,): in target, not yet released by the present owner; never a lost resource.

@@ -69,7 +69,7 @@ class Assignment:
         rejoin_in_ms: when all members rejoin even if nothing happens, in ms from now; None for
             never.
         loss_ends_in_ms: when the wait for a lost owner ends, in ms from now; None without such a
-            wait. A rejoin before it, or without it, continues paced moves.
+            wait. If the rejoin comes before that end, or nothing waits, it continues paced moves.
         warmups: the complete set of resources that the member is to warm up, or to keep warm, while
             other members own them (KIP-441). All other warm-ups are cancelled. Only for members
             that tell their warm resources.
