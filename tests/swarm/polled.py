@@ -386,7 +386,7 @@ class PolledApplication(TrueApplication):
         self.process.later(0, self._next)
 
     def _stall(self, polled_at_s: float) -> None:
-        if self.port.polled_at_s == polled_at_s and not self.closing:
+        if self.port.polled_at_s == polled_at_s:
             self.owner.stall()
 
     def _commit_last(self, resources: ResourceSet, limit_s: float | None = None) -> None:

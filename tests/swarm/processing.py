@@ -131,6 +131,9 @@ class ProcessingApplication(PolledApplication):
     ends_ms: float = math.inf  # since when `process` ends
     # By the id of a commit in flight: offsets of `process`.
     _sent: dict[int, tuple[Offset, ...]] = field(factory=dict)
+    # What was asked to be committed. A deletion sets positions of the load back, and the fate of a
+    # commit can be unknown.
+    _asked: dict[Resource, int] = field(factory=dict)
     _revoked_ms: dict[Resource, int] = field(factory=dict)
     _lives: int = 0
     # By life, grant, partition and key: the record in progress, and the one to begin next.
@@ -207,12 +210,19 @@ class ProcessingApplication(PolledApplication):
         due = self.store.due(resources & self.listener.owned)
         ahead = self.load.to_commit(resources, numbers)  # the simulation's own records
         some = {(one.topic, one.partition) for one in due} | {row[:2] for row in ahead}
-        rows = [row for row in self.load.processed(resources, numbers) if row[:2] in some]
+        rows = [
+            row
+            for row, before in zip(
+                self.load.processed(resources, numbers), self.load.committed[numbers], strict=True
+            )
+            if row[:2] in some and row[2] >= max(before, self._asked.get(Resource(*row[:2]), 0))
+        ]
         if not rows:
             then()
             return
         commit_id = self.process.world.number()
         offsets = tuple(Offset(*row) for row in rows)
+        self._asked |= {Resource(one.topic, one.partition): one.offset for one in offsets}
         self._commits[commit_id], self._sent[commit_id] = then, due
         self.process.give(CommitRequested(commit_id=commit_id, offsets=offsets))
 

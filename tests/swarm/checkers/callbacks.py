@@ -333,7 +333,7 @@ class CallbackOracle:
         if self.is_serial:
             cold = (one for one, told_ms in self._unwarmed.items() if told_ms < since_ms)
             self._must_be_empty(ResourceSet.from_pairs(cold), "does not warm up")
-        by_ms = since_ms - self.limit_ms
+        by_ms = since_ms - self.limit_ms - 1  # a reminder is rounded up, and may follow the poll
         untold = (one for one, gave_up_ms in self._untold.items() if gave_up_ms < since_ms)
         self._must_be_empty(ResourceSet.from_pairs(untold), "gave up, and never tells of")
         late = (one for one in self.pending if self._stop_ms.get(one, since_ms) < by_ms)

@@ -14,6 +14,7 @@ same millisecond does not count.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -189,6 +190,7 @@ class _Life:
         dropped: ended as lost, although the member has not reported a loss. It must report it,
             leave, or end.
         dropped_at_ms: when the last of them ended.
+        paused_until_ms: end of the last pause; infinite while it lasts.
     """
 
     stop_max_ms: int
@@ -198,7 +200,7 @@ class _Life:
     lost: ResourceSet = EMPTY
     dropped: ResourceSet = EMPTY
     dropped_at_ms: int = 0
-    is_paused: bool = False
+    paused_until_ms: float = -1
     objections: list[str] = field(factory=list)
 
     def take(self, envelope: Envelope) -> None:
@@ -218,7 +220,8 @@ class _Life:
                 self.dropped -= record.resources
                 self.owned &= self.working
             case ProcessPaused() | ProcessResumed() | ProcessEnded():
-                self.is_paused = isinstance(record, ProcessPaused)
+                is_paused = isinstance(record, ProcessPaused)
+                self.paused_until_ms = math.inf if is_paused else envelope.at_ms
                 if isinstance(record, ProcessEnded):
                     self.dropped = EMPTY
             case ResourcesStarted():
@@ -261,21 +264,23 @@ class _Life:
             self.must_not_go_on()
             self._must_be_empty(record.resources - self.told, "stops, and was not told to,")
         if record.reason is StopReason.LOST:
-            self._lose(record.resources, at_ms, is_late=record.duration_ms >= self.stop_max_ms)
+            self._lose(record.resources, at_ms, record.duration_ms)
         self.owned -= record.resources
         self.working -= record.resources
         if self.told:
             self.told -= record.resources
 
-    def _lose(self, resources: ResourceSet, at_ms: int, *, is_late: bool) -> None:
+    def _lose(self, resources: ResourceSet, at_ms: int, duration_ms: int) -> None:
         """Judge work that ended as lost.
 
         A revoked resource that takes too long to stop is lost. A member that closes leaves behind
         what takes too long to stop, and all its work if its lease is over. A member whose lease is
-        over is paused, and its work may end before it reports the loss.
+        over is paused, and its work may begin to end before it reports the loss.
         """
+        is_late = duration_ms >= self.stop_max_ms
+        begins_in_pause = at_ms - duration_ms <= self.paused_until_ms
         unexplained = resources - (self.lost | self.told if is_late else self.lost)
-        if unexplained and (is_late or self.is_paused):
+        if unexplained and (is_late or begins_in_pause):
             self.dropped |= unexplained
             self.dropped_at_ms = at_ms
         else:

@@ -79,15 +79,12 @@ class Load:
         self.weights[self.numbers(resources)] = weights
 
     def delete(self, name: str, now_ms: int) -> None:
-        """Delete a topic: it gets no records and has no lag.
-
-        Its owners stay where they are, because they may still commit that.
-        """
+        """Delete a topic: it gets no records and has no lag."""
         self._settle_production(now_ms)
         gone = self.numbers(self.resources.restrict_names([name]))
         self.rates[gone] = 0
-        self.committed[gone] = self._whole(gone)
-        self._produced[gone] = self.positions[gone] = self.committed[gone]
+        self._produced[gone] = self.committed[gone]
+        self.positions[gone] = self.committed[gone]
 
     def numbers(self, resources: ResourceSet) -> Int64Array:
         """Return the positions in the arrays of some known resources.

@@ -29,6 +29,7 @@ TOLD = AssignmentReceived(leader=False, revoked=T0)
 STOP = ResourcesStopped(resources=T0, reason=StopReason.REVOKED)
 LOSS = MembershipLost(resources=T0, cause="lease expired")
 LOST = ResourcesStopped(resources=T0, reason=StopReason.LOST)
+SLOW = ResourcesStopped(resources=T0, reason=StopReason.LOST, duration_ms=1)
 LATE = ResourcesStopped(resources=T0, reason=StopReason.LOST, duration_ms=10)
 CHANGED = ResourcesStopped(resources=T0, reason=StopReason.CHANGED)
 LEAVES = StateChanged(before="stable", after="leaving", cause="closed")
@@ -144,6 +145,7 @@ def test_pairs_when_each_comes_in_its_turn_are_kept(subtests: pytest.Subtests) -
             (GAIN, BEGIN, ProcessPaused(), LOST, ProcessEnded(cause=EndCause.CLOSED)),
             (GAIN, BEGIN, ProcessPaused(), LOST, LOSS, ProcessResumed(), GAIN, BEGIN),
             (GAIN, BEGIN, ProcessPaused(), ProcessResumed(), LOSS, LOST),
+            (GAIN, BEGIN, ProcessPaused(), ProcessResumed(), SLOW, LEAVES, GAIN),
             (GAIN, LOSS, GAIN),
             (GAIN, TOLD, GAIN, BEGIN),
             (GAIN, YIELDS, GAIN, BEGIN),
@@ -173,6 +175,7 @@ def test_pairs_when_something_is_out_of_turn_are_broken(subtests: pytest.Subtest
         ((ProcessPaused(), ProcessResumed(), GAIN, BEGIN, LOST), "has not lost"),
         ((GAIN, BEGIN, ProcessPaused(), ProcessResumed(), LOST), "has not lost"),
         ((GAIN, BEGIN, ProcessPaused(), LOST, GAIN, BEGIN), "goes on without"),
+        ((GAIN, BEGIN, ProcessPaused(), ProcessResumed(), SLOW, GAIN, BEGIN), "goes on without"),
         ((GAIN, BEGIN, ProcessPaused(), LOST, GAIN, TOLD, STOP), "goes on without"),
         ((GAIN, BEGIN, LATE, GAIN, BEGIN), "goes on without"),
         ((GAIN, BEGIN, LOST), "has not lost"),
