@@ -320,7 +320,8 @@ class CooperativeGroup:
             try:
                 self._work.close(limit_s)
             finally:
-                self._driver.leave("closed", for_good=False)
+                handed_over = self._driver.member.next_join.hands_over
+                self._driver.leave("closed", for_good=handed_over)
                 self._driver.wait_left()
                 self._work.wait_told()  # before `stop`, which ends the topic of telemetry
                 self._driver.stop()

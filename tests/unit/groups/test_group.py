@@ -156,6 +156,20 @@ def test_hand_over_waits_for_a_round(
     monkeypatch.undo()
 
 
+@pytest.mark.parametrize("hands_over", [True, False])
+def test_close_after_a_hand_over_leaves_for_good(
+    monkeypatch: pytest.MonkeyPatch, *, hands_over: bool
+) -> None:
+    """With `coopgroup.state.dir`, the group would wait for a process that never comes back."""
+    left = list[bool]()
+    monkeypatch.setattr(GroupDriver, "leave", lambda _, reason, *, for_good: left.append(for_good))
+    with make() as made:
+        member = inner(made, "_driver").member
+        asked = NextJoin(topics=(), hands_over=hands_over)
+        monkeypatch.setattr(GroupDriver, "member", replaced(member, next_join=asked))
+    assert left == [hands_over]
+
+
 def test_group_is_joined_once_and_left_at_the_end_of_its_block() -> None:
     with make() as group, pytest.raises(RuntimeError, match="joined once"):
         group.join()

@@ -209,10 +209,13 @@ def _check_consumer(scenario: Scenario, place: int, one: MemberSet) -> None:
 
 def _check_hand_overs(scenario: Scenario, names: Collection[str], expected: str) -> None:
     for number, event in enumerate(scenario.events):
-        if isinstance(event, HandOver) and event.member in names:
-            _refuse(("events", number, "member"), event.member, expected)
-        if isinstance(event, Scale) and event.how is How.HAND_OVER and event.members in names:
-            _refuse(("events", number, "members"), event.members, expected)
+        if isinstance(event, HandOver) or getattr(event, "how", None) is How.HAND_OVER:
+            key = "member" if hasattr(event, "member") else "members"
+            given = getattr(event, key)
+            some = [given] if isinstance(given, str) else list(given)
+            if not set(names).isdisjoint(some):
+                shown = given if isinstance(given, str) else some
+                _refuse(("events", number, key), shown, expected)
 
 
 def _check_leaders(scenario: Scenario) -> None:

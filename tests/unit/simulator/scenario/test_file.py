@@ -357,6 +357,28 @@ def test_what_is_wrong_is_named_with_file_path_and_value(subtests: pytest.Subtes
             assert refusal(SMALL.replace(old, new.strip(), 1)) == f"a.toml: {message}"
 
 
+@pytest.mark.parametrize(
+    ("event_of_it", "place"),
+    [
+        ('kind="hand_over"; member="solo"', "member: got 'solo'"),
+        ('kind="scale"; members="solo"; to=0; how="hand-over"', "members: got 'solo'"),
+        (
+            'kind="rolling_restart"; members="solo"; down_ms=1; every_ms=1; how="hand-over"',
+            "members: got ['solo']",
+        ),
+        (
+            'kind="flap"; member="solo"; up_ms=1; down_ms=1; times=1; how="hand-over"',
+            "member: got 'solo'",
+        ),
+    ],
+)
+def test_members_of_a_broker_hand_nothing_over(event_of_it: str, place: str) -> None:
+    lines = event_of_it.replace("; ", "\n")
+    text = f'{SMALL}protocol = "consumer"\n[[events]]\nat_ms = 5\n{lines}\n'
+    expected = 'expected members of protocol = "classic"; a broker hands nothing over'
+    assert refusal(text) == f"a.toml: events[0].{place}, {expected}"
+
+
 WRONG_TABLES = """\
 [group]; policy = "delayed"
     group.policy: got 'delayed', expected one of
