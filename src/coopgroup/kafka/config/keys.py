@@ -257,7 +257,8 @@ _OWN: Final = (
         Text(),
         "a directory of this host that keeps member identities when their processes end ([how]"
         "(consumer.md#a-restart-without-a-rebalance)). It is created if it does not exist. If not "
-        "given, no identity is kept. No effect together with `group.instance.id`",
+        "given, no identity is kept. No effect together with `group.instance.id`; with "
+        "`group.protocol=consumer` both are refused",
         groups=True,
     ),
     Key(
