@@ -375,7 +375,11 @@ class AsyncCooperativeConsumer:
 
         Returns:
             Whether all partitions have been given up in time.
+
+        Raises:
+            ConfigurationError: the broker assigns.
         """
+        self._settings.member.require_leader("hand_over")
         polling, loop = self._started, self._port.bind()
         self._topics = ()
         polling.call(polling.parts.subscription.hand_over)

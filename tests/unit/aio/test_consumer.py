@@ -391,6 +391,14 @@ async def test_hand_over_waits_until_nothing_is_owned(stage: AioStage) -> None:
         assert consumer.assignment() == {P0, P1}
 
 
+async def test_hand_over_if_the_broker_assigns_is_refused_at_once() -> None:
+    """Without a time limit it would wait for ever, and the error would come with a record."""
+    address = {"bootstrap.servers": "localhost:1", "group.id": "g"}
+    consumer = AsyncCooperativeConsumer({**address, "group.protocol": "consumer"}, "t")
+    with pytest.raises(ConfigurationError, match="hand_over needs a leader"):
+        await consumer.hand_over()
+
+
 async def test_calls_before_start_and_after_close_are_refused(stage: AioStage) -> None:
     consumer = stage.consumer("t")
     calls: list[Callable[[], Any]] = [
