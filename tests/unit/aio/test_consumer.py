@@ -391,10 +391,9 @@ async def test_hand_over_waits_until_nothing_is_owned(stage: AioStage) -> None:
         assert consumer.assignment() == {P0, P1}
 
 
-async def test_hand_over_if_the_broker_assigns_is_refused_at_once() -> None:
+async def test_hand_over_if_the_broker_assigns_is_refused_at_once(stage: AioStage) -> None:
     """Without a time limit it would wait for ever, and the error would come with a record."""
-    address = {"bootstrap.servers": "localhost:1", "group.id": "g"}
-    consumer = AsyncCooperativeConsumer({**address, "group.protocol": "consumer"}, "t")
+    consumer = stage.consumer("t", **{"group.protocol": "consumer"})
     with pytest.raises(ConfigurationError, match="hand_over needs a leader"):
         await consumer.hand_over()
 
