@@ -120,6 +120,7 @@ def test_nothing_lags_in_the_end(tables: Tables) -> None:
 def test_episodes_tell_the_story(group: str, tables: Tables) -> None:
     """m1 left and returned, m3 left permanently; all left at the end.
 
+    The telemetry of our group proves both returns. Without telemetry the return of m1 is likely.
     The killed m2 came back before its session had ended. The group was never smaller, so its new
     member may be another process.
     """
@@ -129,13 +130,10 @@ def test_episodes_tell_the_story(group: str, tables: Tables) -> None:
     assert found[0].trigger == "created"
     assert found[-1].members_after == 0
     gone = rows(tables.read("absences").where(f"group = '{group}'"), "client_id", "returned_as")
-    assert gone == [
-        ("m1", "client_and_host"),
-        ("m1", "never"),
-        ("m2", "never"),
-        ("m2", "never"),
-        ("m3", "never"),
-    ]
+    m1, m2 = ("telemetry", "telemetry") if group == OURS else ("client_and_host", "never")
+    assert gone == sorted(
+        [("m1", m1), ("m1", "never"), ("m2", m2), ("m2", "never"), ("m3", "never")]
+    )
 
 
 @pytest.mark.verify
