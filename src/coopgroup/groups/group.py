@@ -149,7 +149,7 @@ class CooperativeGroup:
         with ExitStack() as opened:
             self._put_together(opened, settings, _source(catalogue), callbacks, where, when)
             self._opened = opened.pop_all()
-        self._joined = self._closed = False
+        self._joined = self._closed = self._handed_over = False
         # Guards both flags. Reentrant: a signal handler may close the group while its thread
         # joins.
         self._lock = threading.RLock()
@@ -275,6 +275,7 @@ class CooperativeGroup:
         if not self._joined:
             raise RuntimeError("a group is joined before it is handed over")
         until_s = None if timeout_s is None else now_s() + timeout_s
+        self._handed_over = True
         self._watcher.stop()
         self._driver.post(SubscriptionChanged(topics=(), hands_over=True))
         return self._work.wait_for(
@@ -320,8 +321,7 @@ class CooperativeGroup:
             try:
                 self._work.close(limit_s)
             finally:
-                handed_over = self._driver.member.next_join.hands_over
-                self._driver.leave("closed", for_good=handed_over)
+                self._driver.leave("closed", for_good=self._handed_over)
                 self._driver.wait_left()
                 self._work.wait_told()  # before `stop`, which ends the topic of telemetry
                 self._driver.stop()

@@ -164,9 +164,8 @@ def test_close_after_a_hand_over_leaves_for_good(
     left = list[bool]()
     monkeypatch.setattr(GroupDriver, "leave", lambda _, reason, *, for_good: left.append(for_good))
     with make() as made:
-        member = inner(made, "_driver").member
-        asked = NextJoin(topics=(), hands_over=hands_over)
-        monkeypatch.setattr(GroupDriver, "member", replaced(member, next_join=asked))
+        if hands_over:
+            made.hand_over(0.0)
     assert left == [hands_over]
 
 

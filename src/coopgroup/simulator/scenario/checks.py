@@ -212,9 +212,8 @@ def _check_hand_overs(scenario: Scenario, names: Collection[str], expected: str)
         if isinstance(event, HandOver) or getattr(event, "how", None) is How.HAND_OVER:
             key = "member" if hasattr(event, "member") else "members"
             given = getattr(event, key)
-            some = [given] if isinstance(given, str) else list(given)
-            if not set(names).isdisjoint(some):
-                shown = given if isinstance(given, str) else some
+            shown = given if isinstance(given, str) else list(given)
+            if not {*names}.isdisjoint([given] if isinstance(given, str) else given):
                 _refuse(("events", number, key), shown, expected)
 
 
